@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from port_programs import hexadecimal
 
-from hush_client.commands.report import parse_value
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import draw
 from hush_common.domain import GRID_STEPS
@@ -70,7 +69,7 @@ def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
     """The outcome by the Python client. (Whether a task is open is asked elsewhere: its round is taken to be 0.)"""
     task, rng = case.task, Script(case.data)
     monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
-    reading = task.domain.read(None if case.value is None else parse_value(task.domain, case.value))
+    reading = task.domain.read(None if case.value is None else task.domain.parse(case.value))
     decision = Decision(task, round=0, offer=0, cost=task.epsilon, repeats=False, memory=None, not_before=0, delay=0)
     try:
         report = draw(decision, reading, rng).report

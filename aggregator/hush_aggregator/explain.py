@@ -2,14 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
-from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEAK_ABOVE, at_most_sure, certified_exp, decimal_text, posterior
 from hush_common.formatting import at_most, duration, exact, percent_at_most, significant, whole
 from hush_common.mechanisms import Offers
@@ -123,7 +122,8 @@ def expected_error(task: Task, people: int) -> float:
     randomizer = task.randomizer
     mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
     error = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2) * math.sqrt(mechanism.worst_variance / people)
-    return error * float(task.domain.upper - task.domain.lower) if isinstance(task.domain, NumberDomain) else error
+    lower, upper = task.domain.parts[0].axis
+    return error if task.domain.parts_field else error * float(upper - lower)
 
 
 def alternatives(task: Task) -> dict[str, float]:
@@ -152,7 +152,7 @@ def meaning(task: Task) -> dict[str, Any]:
     }
     if others := alternatives(task):
         facts["alternatives"] = others
-    if isinstance(task.domain, NumberDomain):
+    if task.domain.step is not None:
         facts["grid_step"] = float(task.domain.step)
     return dict(facts)
 
@@ -163,7 +163,7 @@ def blocks(task: Task) -> Iterator[Renderable]:
         ("task", task.id),
         ("title", task.title),
         ("purpose", task.purpose),
-        ("asks for", _question(task)),
+        ("asks for", task.domain.question),
         ("grid step", _step(task)),
         ("mechanism", task.mechanism),
         ("alternatives", _alternatives(task)),
@@ -184,28 +184,9 @@ def blocks(task: Task) -> Iterator[Renderable]:
     yield Table(columns, [Row([whole(people), *filter(None, words)]) for people, *words in amounts])
 
 
-def _question(task: Task) -> str:
-    match task.domain:
-        case CategoryDomain(labels=labels, other=other):
-            rest = "" if other is None else f"; anything else counts as {other}"
-            return f"one of {len(labels)}: {_listed(labels)}{rest}"
-        case VectorDomain(coordinates=coordinates):
-            return f"{len(coordinates)} numbers: {_listed([coordinate.name for coordinate in coordinates])}"
-        case NumberDomain() as domain:
-            pass
-        case _:
-            return "yes or no"
-    bounds = f"{exact(domain.lower)} to {exact(domain.upper)} {domain.unit}".rstrip()
-    return f"a number from {bounds}; outside values are moved to the nearer bound"
-
-
 def _alternatives(task: Task) -> str:
     needs = [f"{name} needs {significant(ratio)} times as many people" for name, ratio in alternatives(task).items()]
     return f"{', '.join(needs)} for the same error for the reporters" if needs else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 def _price(task: Task) -> str:
@@ -240,15 +221,15 @@ def _rounds(task: Task) -> str:
 
 
 def _step(task: Task) -> str:
-    domain = task.domain
-    return f"{significant(domain.step)} {domain.unit}".rstrip() if isinstance(domain, NumberDomain) else ""
+    step = task.domain.step
+    return "" if step is None else f"{significant(step)} {task.unit}".rstrip()
 
 
 def _amount(task: Task, error: float) -> tuple[str, str]:
     """An error, and of a number also as a share of its range."""
-    if isinstance(task.domain, NumberDomain):
-        share = error / (task.domain.upper - task.domain.lower)
-        return f"± {significant(error)} {task.domain.unit}".rstrip(), f"{significant(share, scale=100)} %"
-    if isinstance(task.domain, VectorDomain):
+    if task.domain.is_share:
+        return f"± {significant(error, scale=100)} points", ""
+    if task.domain.parts_field:
         return f"± {significant(error, scale=100)} % of the range of each number", ""
-    return f"± {significant(error, scale=100)} points", ""
+    lower, upper = task.domain.parts[0].axis
+    return f"± {significant(error)} {task.unit}".rstrip(), f"{significant(error / (upper - lower), scale=100)} %"

@@ -16,6 +16,7 @@ are legal where a value is missing.
 """
 
 import math
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,11 +26,12 @@ from fractions import Fraction
 from functools import cached_property
 from math import isfinite, isnan, nan
 from numbers import Rational, Real
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, Self, cast
 
 from hush_common.errors import TaskError
+from hush_common.formatting import exact, typed
 from hush_common.rng import Rng, SpareRng
-from hush_common.untrusted import is_printable
+from hush_common.untrusted import Fields, is_printable, text
 
 
 class ValueGrid:
@@ -196,9 +198,74 @@ class Readable(ABC):
     """The field of a result document with the parts; empty where the one part is the document itself."""
 
     @property
+    def sensitivity(self) -> int:
+        """By how much one person changes n times the parts of an estimate, added up, at most: in ranges of a part."""
+        return 1
+
+    @classmethod
+    @abstractmethod
+    def of_size(cls, size: int, lower: float = 0.0, upper: float = 1.0, unit: str = "") -> Self:
+        """A domain of `size` parts, which are named by their places; a number and a bit have one, shares no bounds."""
+
+    @classmethod
+    @abstractmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        """Read a domain from the fields of a task.
+
+        Raises:
+            TaskError: a field is missing or not legal.
+        """
+
+    @abstractmethod
+    def document(self) -> dict[str, object]:
+        """The fields of a task, as `from_fields` reads them."""
+
+    @property
+    @abstractmethod
+    def question(self) -> str:
+        """What a task asks for, in words."""
+
+    @property
+    @abstractmethod
+    def estimand(self) -> str:
+        """What is estimated, in words, without bounds."""
+
+    @property
+    @abstractmethod
+    def typing_hint(self) -> str:
+        """What is wrong with a text that `parse` cannot use, and what to write."""
+
+    @property
+    @abstractmethod
+    def extremes(self) -> tuple[tuple[str, object], tuple[str, object]]:
+        """Two values as different as can be, each with its words."""
+
+    @abstractmethod
+    def parse(self, text: str) -> float | bool | str | list[float | None] | None:
+        """Parse a value as a person types it: a number, yes or no, a label, or numbers separated by commas.
+
+        It never fails: invalid text is None, which a device answers with a random value.
+        """
+
+    @property
     @abstractmethod
     def parts(self) -> tuple[DomainPart, ...]:
         """The numbers that an estimate has, in the order of the task."""
+
+    @property
+    def numbers(self) -> "tuple[NumberDomain, ...]":
+        """The bounded numbers that a value consists of; empty where an estimate is of shares."""
+        return ()
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        """The names of the numbers in a value; empty where a value is one thing."""
+        return ()
+
+    @property
+    def step(self) -> Fraction | None:
+        """Width of one grid step, in the unit of the domain, exactly; None where a value is not one number."""
+        return None
 
     @property
     @abstractmethod
@@ -284,12 +351,40 @@ def is_table(value: object) -> bool:
     return issubclass(type(value), Sequence | Mapping) and not issubclass(type(value), str | bytes | bytearray)
 
 
+_LONGEST_NUMBER = 100
+_NUMBER = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)")
+_BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_LISTED = 6
+
+
+def _parse_number(text: str) -> float | None:
+    """Return the nearest binary64, infinite beyond all of them, as docs/wire.md defines it for text."""
+    return float(text) if len(text) <= _LONGEST_NUMBER and _NUMBER.fullmatch(text) else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+
+
 MOST_LABELS = 1024
 LABEL_LIMIT = 100
 UNIT_LIMIT = 40
 _LARGEST = sys.float_info.max
+_OUTSIDE = "clamp"  # the only legal way with values outside the bounds
 GRID_STEPS = 1 << 20
 """Steps of the grid of a number: rounding to it moves a value by at most (upper - lower) / 2^21."""
+
+
+def _read_bounds(fields: Fields) -> tuple[float, float, str]:
+    bounds = fields.number("lower"), fields.number("upper"), fields.text("unit", "")
+    outside = fields.text("outside", _OUTSIDE)
+    if outside != _OUTSIDE:
+        raise TaskError(
+            fields.path("outside"),
+            f"{outside[:40]!r} is not '{_OUTSIDE}': a device that is silent about some values reveals which it "
+            "has; drop it, and values outside are moved to the nearer bound",
+        )
+    return bounds
 
 
 @dataclass(frozen=True)
@@ -337,9 +432,46 @@ class NumberDomain(Readable):
         if not math.isfinite(self.upper - self.lower):
             raise TaskError("domain.upper", f"the range {self.lower} to {self.upper} overflows; use a larger unit")
 
+    @classmethod
+    def of_size(cls, _: int, lower: float = 0.0, upper: float = 1.0, unit: str = "") -> Self:
+        return cls(lower, upper, unit)
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        return cls(*_read_bounds(fields))
+
+    def document(self) -> dict[str, object]:
+        document: dict[str, object] = {"kind": self.kind, "lower": self.lower, "upper": self.upper}
+        return document | {"outside": _OUTSIDE} | ({"unit": self.unit} if self.unit else {})
+
+    @property
+    def question(self) -> str:
+        bounds = f"{exact(self.lower)} to {exact(self.upper)} {self.unit}".rstrip()
+        return f"a number from {bounds}; outside values are moved to the nearer bound"
+
+    @property
+    def estimand(self) -> str:
+        return "the mean of a number"
+
+    @property
+    def typing_hint(self) -> str:
+        bounds = f"{typed(self.lower)} to {typed(self.upper)} {self.unit}".rstrip()
+        return f"it is not a number; write one from {bounds}"
+
+    @property
+    def extremes(self) -> tuple[tuple[str, object], tuple[str, object]]:
+        lower, upper = ((f"{exact(bound)} {self.unit}".rstrip(), bound) for bound in (self.lower, self.upper))
+        return lower, upper
+
+    def parse(self, text: str) -> float | None:
+        return _parse_number(text)
+
+    @property
+    def numbers(self) -> "tuple[NumberDomain, ...]":
+        return (self,)
+
     @cached_property
     def step(self) -> Fraction:
-        """Width of one grid step, in the unit of the domain, exactly."""
         return (Fraction(self.upper) - Fraction(self.lower)) / self.steps
 
     @cached_property
@@ -387,6 +519,36 @@ class BitDomain(Readable):
     kind = "bit"
     in_words = "a bit"
     is_share = True
+
+    @classmethod
+    def of_size(cls, *_: object) -> Self:
+        return cls()
+
+    @classmethod
+    def from_fields(cls, _: Fields) -> Self:
+        return cls()
+
+    def document(self) -> dict[str, object]:
+        return {"kind": self.kind}
+
+    @property
+    def question(self) -> str:
+        return "yes or no"
+
+    @property
+    def estimand(self) -> str:
+        return "the share of yes"
+
+    @property
+    def typing_hint(self) -> str:
+        return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
+
+    @property
+    def extremes(self) -> tuple[tuple[str, object], tuple[str, object]]:
+        return ("no", 0), ("yes", 1)
+
+    def parse(self, text: str) -> bool | None:
+        return _BITS.get(text.lower())
 
     @property
     def parts(self) -> tuple[DomainPart, ...]:
@@ -442,9 +604,49 @@ class CategoryDomain(Readable):
         if self.other is not None and self.other not in self.labels:
             raise TaskError("domain.other", f"{str(self.other)[:40]!r} is not one of the labels; add it to them")
 
+    @classmethod
+    def of_size(cls, size: int, *_: object) -> Self:
+        return cls(tuple(map(str, range(size))))
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        labels = enumerate(fields.items("labels"))
+        return cls(
+            tuple(text(f"domain.labels.{place}", label) for place, label in labels), fields.text_or_none("other")
+        )
+
+    def document(self) -> dict[str, object]:
+        document: dict[str, object] = {"kind": self.kind, "labels": list(self.labels)}
+        return document if self.other is None else document | {"other": self.other}
+
+    @property
+    def question(self) -> str:
+        rest = "" if self.other is None else f"; anything else counts as {self.other}"
+        return f"one of {len(self.labels)}: {', '.join(self.labels)}{rest}"
+
+    @property
+    def estimand(self) -> str:
+        return f"the share of each of {len(self.labels)} categories"
+
+    @property
+    def typing_hint(self) -> str:
+        return f"it is not a label of this task; write one of {_listed(self.labels)}"
+
+    @property
+    def extremes(self) -> tuple[tuple[str, object], tuple[str, object]]:
+        first, last = self.labels[0], self.labels[-1]
+        return (repr(first), first), (repr(last), last)
+
+    def parse(self, text: str) -> str:
+        return text
+
     @cached_property
     def parts(self) -> tuple[DomainPart, ...]:
         return tuple(DomainPart(label, imputation_reach=1 - 1 / len(self.labels)) for label in self.labels)
+
+    @property
+    def sensitivity(self) -> int:
+        return 2
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -479,6 +681,18 @@ class Coordinate(NumberDomain):
                 f"the name {str(self.name)[:40]!r} is not a single line of 1 to {LABEL_LIMIT} characters",
             )
 
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        name = fields.text("name")
+        coordinate = cls(*_read_bounds(fields), name=name)
+        fields.end()
+        return coordinate
+
+    def document(self) -> dict[str, object]:
+        document = super().document() | {"name": self.name}
+        del document["kind"]
+        return document
+
 
 @dataclass(frozen=True)
 class VectorDomain(Readable):
@@ -507,6 +721,50 @@ class VectorDomain(Readable):
         for name in names:
             if names.count(name) > 1:
                 raise TaskError("domain.coordinates", f"{name!r} appears twice; give each coordinate its own name")
+
+    @classmethod
+    def of_size(cls, size: int, lower: float = 0.0, upper: float = 1.0, unit: str = "") -> Self:
+        return cls(tuple(Coordinate(lower, upper, unit, name=str(place)) for place in range(size)))
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Self:
+        parts = enumerate(fields.items("coordinates"))
+        return cls(tuple(Coordinate.from_fields(Fields(part, f"domain.coordinates.{n}")) for n, part in parts))
+
+    def document(self) -> dict[str, object]:
+        return {"kind": self.kind, "coordinates": [coordinate.document() for coordinate in self.coordinates]}
+
+    @property
+    def question(self) -> str:
+        return f"{len(self.coordinates)} numbers: {', '.join(self.value_names)}"
+
+    @property
+    def estimand(self) -> str:
+        return f"the mean of each of {len(self.coordinates)} numbers"
+
+    @property
+    def typing_hint(self) -> str:
+        return f"it is not {len(self.coordinates)} numbers; write {_listed(self.value_names)}"
+
+    @property
+    def extremes(self) -> tuple[tuple[str, object], tuple[str, object]]:
+        lower, upper = ([coordinate.axis[end] for coordinate in self.parts] for end in (0, 1))
+        return ("all at lower", lower), ("all at upper", upper)
+
+    def parse(self, text: str) -> list[float | None]:
+        return [_parse_number(part.strip()) for part in text.split(",")]
+
+    @property
+    def sensitivity(self) -> int:
+        return len(self.coordinates)
+
+    @property
+    def numbers(self) -> tuple[NumberDomain, ...]:
+        return self.coordinates
+
+    @property
+    def value_names(self) -> tuple[str, ...]:
+        return tuple(coordinate.name for coordinate in self.coordinates)
 
     @cached_property
     def parts(self) -> tuple[DomainPart, ...]:
@@ -549,6 +807,25 @@ class VectorDomain(Readable):
 
 
 Domain = NumberDomain | BitDomain | CategoryDomain | VectorDomain
+KINDS: dict[str, type[Domain]] = {kind.kind: kind for kind in (NumberDomain, BitDomain, CategoryDomain, VectorDomain)}
+"""Every domain, by its kind."""
+
+
+def read_domain(document: object) -> Domain:
+    """Read the domain of a task.
+
+    Raises:
+        TaskError: naming the field and the remedy.
+    """
+    fields = Fields(document, "domain")
+    kind = fields.anything("kind", None)
+    if kind is None:
+        raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise TaskError("domain", f"{str(kind)[:40]!r} is not a kind; write number, bit, category or vector")
+    domain = KINDS[kind].from_fields(fields)
+    fields.end()
+    return domain
 
 
 def _is_line(text: object, limit: int) -> bool:

@@ -10,16 +10,16 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, Index, NumberDomain, VectorDomain
+from hush_common.domain import Domain, Index, read_domain
 from hush_common.epsilon import LARGEST, SMALLEST, decimal_text, parse_epsilon
 from hush_common.errors import EpsilonError, TaskError
 from hush_common.mechanisms.mechanism import LevelMechanism, Mechanism
 from hush_common.mechanisms.parameters import Parameters, shipped
 from hush_common.mechanisms.registry import Offers, assemble, choose, complete, fitting, known, named
 from hush_common.rng import Rng
-from hush_common.untrusted import DRAFT, TASK, Fields, is_printable, read_file, read_json, read_toml, text
+from hush_common.untrusted import DRAFT, TASK, Fields, is_printable, read_file, read_json, read_toml
 from hush_common.wire import report_digest_of
 
 Repeat = Literal["fresh", "sticky"]
@@ -292,7 +292,6 @@ def _utc(name: str, moment: datetime) -> datetime:
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _AUTO = "auto"
-_OUTSIDE = "clamp"  # the only legal way with values outside the bounds
 _OPEN = frozenset({"levels", "size", "sampled", "table"})  # what hush fills in
 _INTERVAL = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 
@@ -326,7 +325,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
     choice = _choice(fields)
     times = {name: fields.moment_or_none(name, published=not draft) for name in ("opens", "closes")}
     every, enrolled = fields.text_or_none("round_every"), fields.integer_or_none("enrolled")
-    domain = _domain(fields.anything("domain"))
+    domain = read_domain(fields.anything("domain"))
     fields.end()
     epsilon = _epsilon(given, choice)
     offers = tuple(parse_epsilon(offer, field="offers") for offer in offered)
@@ -408,48 +407,6 @@ def _sticky(choice: _Choice, domain: Domain, totals: Sequence[Fraction], rounds:
     return choice.name, choice.given
 
 
-def _domain(document: object) -> Domain:
-    fields = Fields(document, "domain")
-    kind = fields.anything("kind", None)
-    domain: Domain
-    match kind:
-        case BitDomain.kind:
-            domain = BitDomain()
-        case CategoryDomain.kind:
-            labels = enumerate(fields.items("labels"))
-            places = tuple(text(f"domain.labels.{place}", label) for place, label in labels)
-            domain = CategoryDomain(places, fields.text_or_none("other"))
-        case VectorDomain.kind:
-            parts = enumerate(fields.items("coordinates"))
-            domain = VectorDomain(tuple(_coordinate(Fields(part, f"domain.coordinates.{n}")) for n, part in parts))
-        case NumberDomain.kind:
-            domain = NumberDomain(**_bounds(fields))
-        case None:
-            raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
-        case _:
-            raise TaskError("domain", f"{str(kind)[:40]!r} is not a kind; write number, bit, category or vector")
-    fields.end()
-    return domain
-
-
-def _coordinate(fields: Fields) -> Coordinate:
-    part = Coordinate(name=fields.text("name"), **_bounds(fields))
-    fields.end()
-    return part
-
-
-def _bounds(fields: Fields) -> dict[str, Any]:
-    bounds = {"lower": fields.number("lower"), "upper": fields.number("upper"), "unit": fields.text("unit", "")}
-    outside = fields.text("outside", _OUTSIDE)
-    if outside != _OUTSIDE:
-        raise TaskError(
-            fields.path("outside"),
-            f"{outside[:40]!r} is not '{_OUTSIDE}': a device that is silent about some values reveals which it has; "
-            "drop it, and values outside are moved to the nearer bound",
-        )
-    return bounds
-
-
 def _epsilon(given: object, choice: _Choice) -> Fraction:
     if given is not None:
         return parse_epsilon(given)
@@ -483,7 +440,7 @@ def encode_document(task: Task) -> bytes:
         "id": task.id,
         "epsilon": decimal_text(task.epsilon),
         "mechanism": task.mechanism,
-        "domain": domain_document(task.domain),
+        "domain": task.domain.document(),
         "rounds": task.rounds,
     }
     document |= {name: value for name in ("title", "purpose", "enrolled") if (value := getattr(task, name))}
@@ -500,26 +457,6 @@ def encode_document(task: Task) -> bytes:
         document["offers"] = [decimal_text(offer) for offer in task.offers]
     document |= task.parameters.document()
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
-
-
-def domain_document(domain: Domain) -> dict[str, object]:
-    """A domain as a task document has it."""
-    match domain:
-        case NumberDomain():
-            return {"kind": domain.kind, **_bounds_document(domain)}
-        case BitDomain():
-            return {"kind": domain.kind}
-        case CategoryDomain(labels=labels, other=other):
-            category: dict[str, object] = {"kind": domain.kind, "labels": list(labels)}
-            return category if other is None else category | {"other": other}
-        case VectorDomain(coordinates=coordinates):
-            parts = [{"name": part.name, **_bounds_document(part)} for part in coordinates]
-            return {"kind": domain.kind, "coordinates": parts}
-
-
-def _bounds_document(domain: NumberDomain) -> dict[str, object]:
-    document: dict[str, object] = {"lower": domain.lower, "upper": domain.upper, "outside": _OUTSIDE}
-    return document | ({"unit": domain.unit} if domain.unit else {})
 
 
 PAYLOAD_LIMIT = TASK.bytes

@@ -10,7 +10,6 @@ MAPPINGS = {"dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "default
 
 EDGES = {
     "hush_common/wire.py": "reads the JSON form of a report",
-    "hush_common/task.py": "reads the document of a task",
     "hush_aggregator/explain.py": "the JSON of `hush task check`",
     "hush_aggregator/http/schemas.py": "the OpenAPI document of HTTP",
     "hush_aggregator/result.py": "the document of a result: the retained estimate, and part of `--json`",

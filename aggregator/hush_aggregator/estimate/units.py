@@ -9,7 +9,7 @@ from sys import float_info
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.domain import NumberDomain
+from hush_common.domain import Domain, NumberDomain
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,11 @@ class Units:
     lower: Fraction = Fraction(0)
     upper: Fraction = Fraction(1)
     rounding: Fraction = Fraction(0)
+
+    @classmethod
+    def of_domain(cls, domain: Domain) -> "Units":
+        """Of a number, or of a share."""
+        return next(map(cls.of, domain.numbers), cls())
 
     @classmethod
     def of(cls, domain: NumberDomain) -> "Units":

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from hush_aggregator.estimate.estimates import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS
 from hush_aggregator.home_assistant.templates import attributes, bound, figure, part, part_bound, refused
 from hush_aggregator.presentation import interval_name
-from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
+from hush_common.domain import Domain, DomainPart
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_common.topics import estimate_topic
@@ -67,13 +67,7 @@ def announcement(task: Task, status: str, page: str = "") -> Mapping[str, object
 
 
 def _sensors(task: Task) -> Iterator[tuple[str, Sensor]]:
-    domain = task.domain
-    if isinstance(domain, CategoryDomain):
-        yield from _shares(domain)
-    elif isinstance(domain, VectorDomain):
-        yield from _means(domain)
-    else:
-        yield from _number(task, domain.unit if isinstance(domain, NumberDomain) else "%")
+    yield from _parts(task.domain) if task.domain.parts_field else _single(task)
     reports = _sensor("Reports", figure("n"), "", 0)
     yield (
         "reports",
@@ -87,9 +81,9 @@ def _sensors(task: Task) -> Iterator[tuple[str, Sensor]]:
     yield "refused", {**_sensor("Refused", refused(), "", 0), "entity_category": "diagnostic"}
 
 
-def _number(task: Task, unit: str) -> Iterator[tuple[str, Sensor]]:
-    percent = isinstance(task.domain, BitDomain)
-    digits = _digits(task.domain) if isinstance(task.domain, NumberDomain) else _PERCENT_DIGITS
+def _single(task: Task) -> Iterator[tuple[str, Sensor]]:
+    percent = task.domain.is_share
+    unit, digits = "%" if percent else task.unit, _digits(task.domain, task.domain.parts[0])
     yield "mean", _sensor("Share of yes" if percent else "Mean", figure("mean", percent=percent), unit, digits)
     targets = [ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, *([ENROLLED] if task.enrolled is not None else [])]
     for target in targets:
@@ -99,24 +93,18 @@ def _number(task: Task, unit: str) -> Iterator[tuple[str, Sensor]]:
             yield f"{target}_{end}", _sensor(words, template, unit, digits, shown=target == ANYTIME)
 
 
-def _shares(domain: CategoryDomain) -> Iterator[tuple[str, Sensor]]:
-    for number, label in enumerate(domain.labels[:MOST_PARTS]):
-        share = part("categories", number, "frequency", percent=True)
-        yield f"share_{number}", _sensor(label, share, "%", _PERCENT_DIGITS)
+def _parts(domain: Domain) -> Iterator[tuple[str, Sensor]]:
+    """The shares of labels, with simultaneous intervals, or the means of coordinates, with individual ones."""
+    percent, field = domain.is_share, domain.parts_field
+    key, value = ("share", "frequency") if percent else ("mean", "mean")
+    intervals, of_all = ("joint_intervals", ", all") if percent else ("intervals", "")
+    for number, one in enumerate(domain.parts[:MOST_PARTS]):
+        unit, digits = "%" if percent else one.unit, _digits(domain, one)
+        yield f"{key}_{number}", _sensor(one.name, part(field, number, value, percent=percent), unit, digits)
         for place, end in enumerate(_ENDS):
-            template = part_bound("categories", number, "joint_intervals", ANYTIME, place, percent=True)
-            name = f"{_short(label)}, {end} ({interval_name(ANYTIME)}, all)"
-            yield f"share_{number}_{end}", _sensor(name, template, "%", _PERCENT_DIGITS, shown=False)
-
-
-def _means(domain: VectorDomain) -> Iterator[tuple[str, Sensor]]:
-    for number, coordinate in enumerate(domain.coordinates[:MOST_PARTS]):
-        digits = _digits(coordinate)
-        yield f"mean_{number}", _sensor(coordinate.name, part("coordinates", number, "mean"), coordinate.unit, digits)
-        for place, end in enumerate(_ENDS):
-            template = part_bound("coordinates", number, "intervals", ANYTIME, place)
-            name = f"{_short(coordinate.name)}, {end} ({interval_name(ANYTIME)})"
-            yield f"mean_{number}_{end}", _sensor(name, template, coordinate.unit, digits, shown=False)
+            template = part_bound(field, number, intervals, ANYTIME, place, percent=percent)
+            name = f"{_short(one.name)}, {end} ({interval_name(ANYTIME)}{of_all})"
+            yield f"{key}_{number}_{end}", _sensor(name, template, unit, digits, shown=False)
 
 
 def _sensor(name: str, template: str, unit: str, digits: int, *, shown: bool = True) -> Sensor:
@@ -127,9 +115,11 @@ def _sensor(name: str, template: str, unit: str, digits: int, *, shown: bool = T
     return sensor if shown else sensor | {"enabled_by_default": False}
 
 
-def _digits(domain: NumberDomain) -> int:
+def _digits(domain: Domain, part: DomainPart) -> int:
     """Digits after the point that tell a thousandth of the range apart; Home Assistant keeps the others."""
-    step = max((domain.upper / 2 - domain.lower / 2) / (_STEPS / 2), 10**-_MOST_DIGITS)
+    if domain.is_share:
+        return _PERCENT_DIGITS
+    step = max((part.upper / 2 - part.lower / 2) / (_STEPS / 2), 10**-_MOST_DIGITS)
     return max(0, math.ceil(-math.log10(step)))
 
 

@@ -3,9 +3,7 @@
 import asyncio
 import json
 import math
-import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,10 +20,9 @@ from hush_client.sending.sender import SyncResult
 from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, DeviceState, device_name, state_directory, unusable
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError, printable
-from hush_common.formatting import exact, typed, whole
+from hush_common.formatting import exact, whole
 from hush_common.task import Task, is_task_id
 from hush_common.terminal import Sentence, show
 from hush_common.topics import is_sender
@@ -94,15 +91,11 @@ async def verified(directory: Path, device: str) -> str:
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-_NUMBER = re.compile(r"[+-]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[iI][nN][fF]([iI][nN][iI][tT][yY])?)")
-_LONGEST = 100
 _LONGEST_LINE = 1 << 20
-_SHOWN = 6
 _COERCED = {
     "moved": "a value outside the task's bounds or labels was moved inside; only this terminal shows it",
     "replaced": "there was no usable value; a random one took its place, and only this terminal shows it",
 }
-_BITS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,43 +108,6 @@ class _Order:
     keep: float
     policy: Policy
     epsilon: Fraction | None
-
-
-def parse_value(domain: Domain, text: str) -> float | bool | str | list[float | None] | None:
-    """Parse a value as a person types it: a number, yes or no, a label, or numbers separated by commas.
-
-    It never fails: invalid text is None, which a device answers with a random value (`hush_common.domain`).
-    """
-    match domain:
-        case BitDomain():
-            return _BITS.get(text.lower())
-        case CategoryDomain():
-            return text
-        case VectorDomain():
-            return [_number(part.strip()) for part in text.split(",")]
-        case NumberDomain():
-            return _number(text)
-
-
-def _number(text: str) -> float | None:
-    """Return the nearest binary64, infinite beyond all of them, as docs/wire.md defines it for text."""
-    return float(text) if len(text) <= _LONGEST and _NUMBER.fullmatch(text) else None
-
-
-def _remedy(domain: Domain) -> str:
-    match domain:
-        case BitDomain():
-            return "it is neither yes nor no; write yes, no, true, false, 1 or 0"
-        case CategoryDomain(labels=labels):
-            return f"it is not a label of this task; write one of {_some(labels)}"
-        case VectorDomain(coordinates=coordinates):
-            return f"it is not {len(coordinates)} numbers; write {_some([part.name for part in coordinates])}"
-        case NumberDomain(lower=lower, upper=upper, unit=unit):
-            return f"it is not a number; write one from {typed(lower)} to {typed(upper)}{f' {unit}' if unit else ''}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _read_line() -> str:
@@ -253,9 +209,9 @@ async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt
         order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread, keep=order.keep
     ) as client:
         task = await client.task(task_id, timeout=order.timeout)
-        value = parse_value(task.domain, text)
+        value = task.domain.parse(text)
         if _is_typed_by_a_person() and task.domain.check(value) == "replaced":
-            raise OptionError("VALUE", _remedy(task.domain))  # a typing mistake; only this person learns of it
+            raise OptionError("VALUE", task.domain.typing_hint)  # a typing mistake; only this person learns of it
         left = deadline - asyncio.get_running_loop().time()
         receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
         left = deadline - asyncio.get_running_loop().time()

@@ -112,10 +112,9 @@ class Laplace(Mechanism):
 
     def aspects(self, domain: Domain) -> Aspects:
         """The report, in the unit of the domain."""
-        if not isinstance(domain, NumberDomain):
-            return super().aspects(domain)
-        lower, step = domain.lower, float(domain.step)
-        unit = f" ({domain.unit})" if domain.unit else ""
+        (number,) = domain.numbers
+        lower, step = number.lower, float(number.step)
+        unit = f" ({number.unit})" if number.unit else ""
         return {f"the report{unit}": lambda body: lower + step * body[0]}
 
 

@@ -14,10 +14,10 @@ from typing import ParamSpec, TypeVar
 
 from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain, plain
+from hush_common.domain import Domain, Readable, plain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.task import domain_document, make_task
+from hush_common.task import make_task
 from hush_simulations.brokers.choice import is_local, parse_broker
 from hush_simulations.engines.experiment import (
     CLIENTS,
@@ -49,7 +49,6 @@ Look = Callable[[Result], None]
 
 _DEFAULT = "heights"
 _DOMAIN = "domain={'kind': 'number', 'lower': 0, 'upper': 110, 'unit': 'years'}"
-_DOMAINS = (NumberDomain, BitDomain, CategoryDomain, VectorDomain)
 
 
 _P = ParamSpec("_P")
@@ -189,7 +188,7 @@ class SimulationOptions:
             return replace(scenario, population=population, clients=len(population.values))
         if self.scenario != _DEFAULT:
             raise OptionError("domain", "the scenario has one of its own; leave out the domain, or the scenario")
-        document = domain_document(self.domain) if isinstance(self.domain, _DOMAINS) else self.domain
+        document = self.domain.document() if isinstance(self.domain, Readable) else self.domain
         if not isinstance(document, Mapping):
             raise OptionError(
                 "domain", f"is of type {type(self.domain).__name__[:40]}; pass a mapping, as in {_DOMAIN}"

@@ -13,23 +13,13 @@ from decimal import Decimal
 from fractions import Fraction
 from math import inf, isnan
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from hush_common.domain import (
-    BitDomain,
-    CategoryDomain,
-    Coordinate,
-    Domain,
-    Index,
-    NumberDomain,
-    Readable,
-    VectorDomain,
-)
+from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError
-from hush_common.formatting import exact
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
@@ -112,18 +102,9 @@ def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates
     if not kind.serves([epsilon]):
         least = decimal_text(kind.smallest())
         raise OptionError("--epsilon", f"no {name} is shipped for {decimal_text(epsilon)}, below {least}")
-    domain = _domain(kind.fits, categories, coordinates)
+    size = {"categories": categories, "coordinates": coordinates}.get(kind.fits.parts_field, 1)
+    domain = cast("Domain", kind.fits.of_size(size))
     return _of_hush(name, domain, best(kind, domain, epsilon), 0, rng)
-
-
-def _domain(kind: type[Readable], categories: int, coordinates: int) -> Domain:
-    if kind is BitDomain:
-        return BitDomain()
-    if kind is CategoryDomain:
-        return CategoryDomain(tuple(map(str, range(categories))))
-    if kind is VectorDomain:
-        return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(coordinates)))
-    return NumberDomain(0.0, 1.0)
 
 
 def task_subjects(task: Task, rng: Rng) -> list[Subject]:
@@ -135,7 +116,8 @@ def task_subjects(task: Task, rng: Rng) -> list[Subject]:
 
 def _of_hush(name: str, domain: Domain, randomizer: Mechanism | Offers, offer: int, rng: Rng) -> Subject:
     part = randomizer.parts[offer] if isinstance(randomizer, Offers) else randomizer
-    texts, indices = zip(*(_extreme(domain, side) for side in (0, 1)), strict=True)
+    (low, lower), (high, upper) = domain.extremes
+    indices = domain.index(lower), domain.index(upper)
 
     def draw(side: int) -> object:
         if isinstance(randomizer, Offers):
@@ -147,25 +129,10 @@ def _of_hush(name: str, domain: Domain, randomizer: Mechanism | Offers, offer: i
     return Subject(
         name=f"{title}, {parameters}" if parameters else title,
         declared=part.epsilon,
-        inputs=(texts[0], texts[1]),
+        inputs=(low, high),
         draw=draw,
         views=lambda _: views_of_mechanism(part, domain),
     )
-
-
-def _extreme(domain: Domain, side: int) -> tuple[str, Index]:
-    match domain:
-        case BitDomain():
-            return ("no", "yes")[side], domain.index(side)
-        case CategoryDomain(labels=labels):
-            label = labels[-side]
-            return repr(label), domain.index(label)
-        case NumberDomain(lower=lower, upper=upper, unit=unit):
-            value = (lower, upper)[side]
-            return f"{exact(value)} {unit}".rstrip(), domain.index(value)
-        case VectorDomain(coordinates=coordinates):
-            values = [(part.lower, part.upper)[side] for part in coordinates]
-            return ("all at lower", "all at upper")[side], domain.index(values)
 
 
 def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | None) -> Subject:

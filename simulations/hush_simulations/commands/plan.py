@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.charts import shows_signs
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.formatting import significant
@@ -20,14 +20,13 @@ from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_
 from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import plan_blocks
 from hush_simulations.planning.costs import MOST_PEOPLE
-from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
+from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, range_of, solve
 from hush_simulations.scenarios.population import Observed
 
 _PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")
 _ERROR = re.compile(r"(?P<number>[0-9.]+([eE]-?[0-9]+)?)\s*(?P<percent>%?)")
 _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
-_NUMBERS = (NumberDomain.kind, VectorDomain.kind)
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -45,7 +44,7 @@ class _Kind:
 
     @property
     def name(self) -> str:
-        return NumberDomain.kind if self.given is None else self.given
+        return next(iter(KINDS)) if self.given is None else self.given
 
 
 @app.command()
@@ -134,7 +133,7 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
         raise OptionError("--error", f"{text[:40]!r} is not a positive error; write --error 5%, or 2.5 in the unit")
     if match["percent"]:
         return value / 100
-    if isinstance(domain, BitDomain | CategoryDomain):
+    if domain.is_share:
         if value >= 1:
             raise OptionError(
                 "--error",
@@ -143,8 +142,7 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
         return value
     if not bounded:
         raise OptionError("--error", f"{text} is in the unit of the value: add --lower and --upper, or write it as 5%")
-    part = domain.coordinates[0] if isinstance(domain, VectorDomain) else domain
-    return value / (part.upper - part.lower)
+    return value / range_of(domain)
 
 
 def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
@@ -171,30 +169,29 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
 
 
 def _domain(kind: _Kind) -> Domain:
-    _check_superfluous(kind)
-    match kind.name:
-        case NumberDomain.kind:
-            return NumberDomain(*_bounds(kind), kind.unit)
-        case BitDomain.kind:
-            return BitDomain()
-        case CategoryDomain.kind:
-            return CategoryDomain(tuple(map(str, range(_parts("--categories", kind.categories, 2)))))
-        case VectorDomain.kind:
-            bounds, count = _bounds(kind), _parts("--coordinates", kind.coordinates, 1)
-            return VectorDomain(tuple(Coordinate(*bounds, kind.unit, name=str(place)) for place in range(count)))
-    raise OptionError("--domain", f"{kind.name[:40]!r} is not a kind of value; write number, bit, category or vector")
-
-
-def _check_superfluous(kind: _Kind) -> None:
+    """Return a domain of these options; a kind is for those of its parts, and of its bounds if it has numbers."""
+    numbers = [name for name, one in KINDS.items() if not one.is_share]
+    counts = {one.parts_field: [name] for name, one in KINDS.items()}
     for option, value, names in (
-        ("--lower", kind.lower, _NUMBERS),
-        ("--upper", kind.upper, _NUMBERS),
-        ("--unit", kind.unit or None, _NUMBERS),
-        ("--categories", kind.categories, (CategoryDomain.kind,)),
-        ("--coordinates", kind.coordinates, (VectorDomain.kind,)),
+        ("--lower", kind.lower, numbers),
+        ("--upper", kind.upper, numbers),
+        ("--unit", kind.unit or None, numbers),
+        ("--categories", kind.categories, counts["categories"]),
+        ("--coordinates", kind.coordinates, counts["coordinates"]),
     ):
         if value is not None and kind.name not in names:
             raise OptionError(option, f"is for --domain {' or '.join(names)}; leave it out, or change --domain")
+    asked = KINDS.get(kind.name)
+    if asked is None:
+        raise OptionError(
+            "--domain", f"{kind.name[:40]!r} is not a kind of value; write number, bit, category or vector"
+        )
+    lower, upper = _bounds(kind)
+    size = 1
+    if asked.parts_field:
+        fewest = 2 if asked.is_share else 1  # one category is not a question
+        size = _parts(f"--{asked.parts_field}", getattr(kind, asked.parts_field), fewest)
+    return asked.of_size(size, lower, upper, kind.unit)
 
 
 def _bounds(kind: _Kind) -> tuple[float, float]:

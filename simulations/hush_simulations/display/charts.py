@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from hush_aggregator.charts import Bar, Bars, Range, Ranges
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.presentation import NumberFormat, interval_name
-from hush_common.domain import BitDomain, NumberDomain, VectorDomain
 from hush_common.formatting import exact, significant, whole
 from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
 from hush_simulations.display.plan_table import amount_in_words
@@ -36,19 +35,18 @@ def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
     if run.result.n == 0:
         return
     domain, wording = run.task.domain, NumberFormat.of(run.result)
-    match domain:
-        case NumberDomain():
-            unit = f" ({wording.unit})" if wording.unit else ""
-            yield _histogram(f"Kept by the devices{unit}: devices", [true_numbers(run)], signs=signs)
-            yield _histogram(f"Received{unit}: reports", reported_numbers(run), signs=signs)
-        case BitDomain():
-            yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in reported_numbers(run)) / run.result.n
-            for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", yes)):
-                both = (("yes", share), ("no", 1 - share))
-                yield Bars(title, [Bar(name, part, wording.value(part)) for name, part in both], signs)
-        case _:
-            yield from _parts(run, signs=signs)
-            return
+    if domain.parts_field:
+        yield from _parts(run, signs=signs)
+        return
+    if domain.is_share:
+        yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in reported_numbers(run)) / run.result.n
+        for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", yes)):
+            both = (("yes", share), ("no", 1 - share))
+            yield Bars(title, [Bar(name, part, wording.value(part)) for name, part in both], signs)
+    else:
+        unit = f" ({wording.unit})" if wording.unit else ""
+        yield _histogram(f"Kept by the devices{unit}: devices", [true_numbers(run)], signs=signs)
+        yield _histogram(f"Received{unit}: reports", reported_numbers(run), signs=signs)
     yield from _estimates(run, wording, signs=signs)
 
 
@@ -105,7 +103,7 @@ def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Rang
 
 def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
     parts = parts_of(run.last)
-    share = not isinstance(run.task.domain, VectorDomain)
+    share = run.task.domain.is_share
     if share:
         truths = [(part, part.score.truth.get(REPORTERS, 0.0)) for part in parts]
         yield Bars("Kept by the devices", [Bar(one.name, at, f"{_percent(at)} %") for one, at in truths], signs)

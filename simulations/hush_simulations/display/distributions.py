@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.estimate.tallies import fold, parts_of
-from hush_common.domain import BitDomain, Domain, NumberDomain
+from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Mechanism
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
@@ -65,7 +65,7 @@ def _values(run: Run) -> Sequence[Value]:
 def reported_numbers(run: Run) -> list[Distribution]:
     """Return the noisy values in reports about a number or a bit, for each epsilon offered."""
     task, domain = run.task, run.task.domain
-    if not isinstance(domain, NumberDomain | BitDomain):
+    if domain.parts_field:
         raise TypeError(f"a report of {task.mechanism} is not a number")
     names = [f"ε = {decimal_text(epsilon)}" for epsilon in task.offers] or [""]
     tally, bodies = run.last.tally, run.last.received.bodies
@@ -114,8 +114,6 @@ def _sample_numbers(experiment: Experiment) -> NDArray[np.float64]:
 
 def _sample_reports(experiment: Experiment, mechanism: Mechanism, domain: Domain) -> NDArray[np.int64]:
     """Reports of such people about a number, shape (reports, width); liars report their false value."""
-    if not isinstance(domain, NumberDomain):
-        raise TypeError("only reports about a number have unlimited noise")
     rng = people_of(experiment.seed or 0, _CELL, 1)
     cells, places = _answering(experiment)
     indices = _with_liars(experiment, domain, rng.permutation(cells.indices[places]))
@@ -134,7 +132,7 @@ def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
     return cells, np.minimum(np.searchsorted(below, evenly, side="right"), len(below) - 1)
 
 
-def _with_liars(experiment: Experiment, domain: NumberDomain, indices: Places) -> Places:
+def _with_liars(experiment: Experiment, domain: Domain, indices: Places) -> Places:
     """Replace some by the false values of liars."""
     for some in experiment.scenario.liars:
         reading = domain.read(some.value, strict=False).parts[0] if some.lie == "value" else None

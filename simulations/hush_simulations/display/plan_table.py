@@ -7,7 +7,7 @@ from math import exp, floor, log10
 from operator import itemgetter
 
 from hush_aggregator.estimate.finite_channel import KEPT
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain, NumberDomain
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
 from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
@@ -18,26 +18,19 @@ from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, Pl
 
 def error_in_words(domain: Domain, value: float) -> str:
     """An error in the unit of the value, and in per cent of its range where that is another number."""
-    match domain:
-        case BitDomain() | CategoryDomain():
-            points = significant(value, scale=100)
-            return f"{points}{TIE}{'point' if points == '1' else 'points'}"
-        case VectorDomain(coordinates=coordinates):
-            return _of_number(coordinates[0], value)
-        case NumberDomain():
-            return _of_number(domain, value)
+    if domain.is_share:
+        points = significant(value, scale=100)
+        return f"{points}{TIE}{'point' if points == '1' else 'points'}"
+    number = domain.numbers[0]
+    if is_share(number):
+        return f"{significant(value, scale=100)} %"
+    share = Fraction(value) / (Fraction(number.upper) - Fraction(number.lower))
+    return f"{significant(value)}{TIE}{number.unit}".rstrip() + f" ({significant(share, scale=100)} %)"
 
 
 def is_share(number: NumberDomain) -> bool:
     """Whether nobody gave bounds, so that an error is one of the range."""
     return (number.lower, number.upper, number.unit) == (0, 1, "")
-
-
-def _of_number(number: NumberDomain, value: float) -> str:
-    if is_share(number):
-        return f"{significant(value, scale=100)} %"
-    share = Fraction(value) / (Fraction(number.upper) - Fraction(number.lower))
-    return f"{significant(value)}{TIE}{number.unit}".rstrip() + f" ({significant(share, scale=100)} %)"
 
 
 _VISIBLE = 1.005  # times as dear, or as cheap, from which on a sentence tells it
@@ -77,19 +70,11 @@ def _heading(question: PlanQuestion) -> str:
     else:
         known.append("root mean square" if confidence is None else f"half-width of the interval {confidence}")
     asked = {"people": "How many people?", "epsilon": "Which epsilon?", "error": "What error?"}[question.unknown]
-    return f"{asked} {_domain(question.domain)}; {', '.join(known)}"
+    return f"{asked} {_asked(question.domain)}; {', '.join(known)}"
 
 
-def _domain(domain: Domain) -> str:
-    match domain:
-        case BitDomain():
-            return "the share of yes"
-        case CategoryDomain(labels=labels):
-            return f"the share of each of {len(labels)} categories"
-        case VectorDomain(coordinates=coordinates):
-            return f"the mean of each of {len(coordinates)} numbers{_bounds(coordinates[0])}"
-        case NumberDomain():
-            return f"the mean of a number{_bounds(domain)}"
+def _asked(domain: Domain) -> str:
+    return domain.estimand + "".join(map(_bounds, domain.numbers[:1]))
 
 
 def _bounds(number: NumberDomain) -> str:

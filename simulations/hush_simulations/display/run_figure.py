@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.presentation import NumberFormat, interval_name
-from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
+from hush_common.domain import Domain, DomainPart
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_simulations.display.distributions import (
@@ -48,13 +48,13 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
     top.set_title("Kept by the devices")
     middle.set_title("Received")
     domain, reports = run.task.domain, reported_numbers(run)
-    if isinstance(domain, NumberDomain):
-        _values(top, domain, run, wording, palette)
-        _reports(middle, reports, domain, wording, palette)
-    else:
+    if domain.is_share:
         _answers(top, run.truth.get(REPORTERS, 0.0), palette.true, wording)
         yes = sum(float(one.counts[one.values > _HALF].sum()) for one in reports)
         _answers(middle, yes / max(run.result.n, 1), palette.noisy, wording)
+    else:
+        _values(top, domain.parts[0], run, wording, palette)
+        _reports(middle, reports, domain.parts[0], wording, palette)
     if len(run.rounds) > 1:
         _estimate_of_rounds(bottom, run, wording, palette)
         return
@@ -68,7 +68,7 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
         bottom.locator_params(axis="x", nbins=5)
 
 
-def _histogram(axes: "Axes", spreads: Sequence[Distribution], colour: str, domain: NumberDomain) -> None:
+def _histogram(axes: "Axes", spreads: Sequence[Distribution], colour: str, domain: DomainPart) -> None:
     """Stacked bars of several epsilons, the least noisy at the bottom."""
     values = np.concatenate([one.values for one in spreads])
     if len(values) == 0:
@@ -131,7 +131,7 @@ def _legend(axes: "Axes", columns: int = 1) -> None:
     )
 
 
-def _values(axes: "Axes", domain: NumberDomain, run: Run, wording: NumberFormat, palette: Palette) -> None:
+def _values(axes: "Axes", domain: DomainPart, run: Run, wording: NumberFormat, palette: Palette) -> None:
     """Draw the true values, on an axis that fits the error bars as well."""
     _histogram(axes, [true_numbers(run)], palette.true, domain)
     counted(axes, "devices")
@@ -147,7 +147,7 @@ def _values(axes: "Axes", domain: NumberDomain, run: Run, wording: NumberFormat,
 
 
 def _reports(
-    axes: "Axes", reports: Sequence[Distribution], domain: NumberDomain, wording: NumberFormat, palette: Palette
+    axes: "Axes", reports: Sequence[Distribution], domain: DomainPart, wording: NumberFormat, palette: Palette
 ) -> None:
     """Draw the reports on their own scale; the shaded range is that of the axis above."""
     _histogram(axes, _without_tails(reports), palette.noisy, domain)
@@ -283,19 +283,19 @@ def draw_parts(figure: "Figure", run: Run, palette: Palette) -> None:
     for axes, title in zip(panels, _TITLES, strict=True):
         axes.set_title(title)
     names, domain = list(run.score.parts), run.task.domain
-    if isinstance(domain, VectorDomain):
-        chosen = list(range(len(names)))[:_MOST_ROWS]
-        _means(panels, chosen, run, domain, palette)
-    else:
+    if domain.is_share:
         chosen = _most_frequent(run)
         _shares(panels, chosen, run, palette)
+    else:
+        chosen = list(range(len(names)))[:_MOST_ROWS]
+        _means(panels, chosen, run, domain, palette)
     size = 11 if len(chosen) <= _CROWDED else 7.5
     labels = [fill(_short(names[place]), _BROAD) for place in chosen]
     panels[0].set_yticks(np.arange(len(chosen)), labels, fontsize=size)
     panels[0].set_ylim(len(chosen) - 0.4, -0.6)
     if len(names) > len(chosen):
         largest = f"the {len(chosen)} largest of {len(names)}"
-        panels[0].set_ylabel(f"the first {len(chosen)}" if isinstance(domain, VectorDomain) else largest)
+        panels[0].set_ylabel(largest if domain.is_share else f"the first {len(chosen)}")
 
 
 def _most_frequent(run: Run) -> list[int]:
@@ -329,15 +329,15 @@ def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
     return _Bar(100 * one.mean, (100 * low, 100 * high), truth)
 
 
-def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: VectorDomain, palette: Palette) -> None:
-    coordinates = [domain.coordinates[place] for place in chosen]
+def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Domain, palette: Palette) -> None:
+    coordinates = [domain.parts[place] for place in chosen]
     _spreads(panels[0], coordinates, true_vectors(run)[:, chosen], palette)
     _levels(panels[1], chosen, run, palette)
-    bars = [_bar_of_coordinate(run, place, domain.coordinates[place]) for place in chosen]
+    bars = [_bar_of_coordinate(run, place, domain.parts[place]) for place in chosen]
     _bars(panels[2], bars, "mean, % of the range", palette)
 
 
-def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | None:
+def _bar_of_coordinate(run: Run, place: int, coordinate: DomainPart) -> _Bar | None:
     one = run.result.parts[place] if run.result.parts else None
     if one is None or one.mean is None or REPORTERS not in one.intervals:
         return None
@@ -349,7 +349,7 @@ def _bar_of_coordinate(run: Run, place: int, coordinate: Coordinate) -> _Bar | N
     )
 
 
-def _spreads(axes: "Axes", coordinates: Sequence[Coordinate], columns: NDArray[np.float64], palette: Palette) -> None:
+def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[np.float64], palette: Palette) -> None:
     """Draw the mean of each coordinate and the range of nine tenths of the people."""
     for row, coordinate in enumerate(coordinates):
         column = columns[:, row]
@@ -375,7 +375,7 @@ def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> 
     axes.set_xlabel("% of reports, by\nlevel (light = low)")
 
 
-def _per_cent(value: float, coordinate: Coordinate) -> float:
+def _per_cent(value: float, coordinate: DomainPart) -> float:
     return 100 * (value - coordinate.lower) / (coordinate.upper - coordinate.lower)
 
 
@@ -437,7 +437,7 @@ def figure_of(run: Run, palette: Palette = LIGHT) -> "Figure":
         figure = canvas(_HEIGHT + 0.2 * lines, ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.97, top), h_pad=0.08))
         figure.text(0.025, 0.98, heading, va="top", fontsize=14, fontweight="bold")
         figure.text(0.025, 0.94 - 1.2 * _LINE * heading.count("\n"), below, va="top", color=palette.faint, fontsize=11)
-        if isinstance(run.task.domain, CategoryDomain | VectorDomain):
+        if run.task.domain.parts_field:
             draw_parts(figure, run, palette)
         else:
             draw_number(figure, run, wording, palette)

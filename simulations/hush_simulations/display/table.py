@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
-from hush_common.domain import BitDomain, CategoryDomain, NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, ratio, significant, whole
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
@@ -112,7 +111,7 @@ def _outside(run: Run) -> Iterator[str]:
     if run.score.parts:
         names = [part.name for part in parts_of(run.last) if part.is_outside]
         if names:
-            legal = "0 to 100 %" if isinstance(domain, CategoryDomain) else "the bounds"
+            legal = "0 to 100 %" if domain.is_share else "the bounds"
             which = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} of {len(run.score.parts)}"
             yield (
                 f"An estimate outside {legal} ({which}) is deliberate: estimates are unbiased and never clipped, "
@@ -120,10 +119,10 @@ def _outside(run: Run) -> Iterator[str]:
             )
         return
     mean = run.result.mean
-    lower, upper = (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else (0.0, 1.0)
+    lower, upper = domain.parts[0].axis
     if mean is None or lower <= mean <= upper:
         return
-    scale, unit = (100, "%") if isinstance(domain, BitDomain) else (1, run.task.unit)
+    scale, unit = (100, "%") if domain.is_share else (1, run.task.unit)
     legal = f"{exact(lower, scale=scale)} to {exact(upper, scale=scale)} {unit}".rstrip()
     yield f"An estimate outside {legal} is deliberate: it is unbiased and never clipped, the intervals are."
 
@@ -195,7 +194,7 @@ def _verdict_cell(verdict: bool | None) -> Cell:
 
 def parts_table(done: Round | PooledRounds) -> Table:
     """Return the parts with their estimates, and a line for each target: truth, error, individual interval."""
-    what = "share in %" if isinstance(done.result.task.domain, CategoryDomain) else "mean of"
+    what = "share in %" if done.result.task.domain.is_share else "mean of"
     columns = [Column(what), Column("estimate", right=True), *judged_columns(done.result.confidence)]
     rows: list[Row] = []
     for part in parts_of(done):
@@ -257,7 +256,7 @@ def _largest_error(done: Round) -> str:
     if not known:
         return "none"
     part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (max(one.stderr.values(), default=0.0) or 1))
-    unit = "points" if isinstance(done.result.task.domain, CategoryDomain) else part.unit
+    unit = "points" if done.result.task.domain.is_share else part.unit
     return f"{part.wording.off(part.score.error[REPORTERS])} {unit}".rstrip() + f" ({part.name})"
 
 
@@ -326,18 +325,11 @@ def _answer(run: Run) -> Iterator[Fact]:
         )
     confidence = f"{exact(result.confidence, scale=100)} %"
     for target, interval in result.intervals.items():
-        remark = _verdict(run.covered.get(target), interval == _bounds(run))
+        remark = _verdict(run.covered.get(target), interval == run.task.domain.parts[0].axis)
         name = interval_name(target, result.estimate.methods.get(target, ""))
         yield Fact(f"{confidence} interval, {name}", wording.interval(*interval), remark)
     if result.failures:
         yield Fact("could not be made", _words(result.failures))
-
-
-def _bounds(run: Run) -> tuple[float, float] | None:
-    domain = run.task.domain
-    if isinstance(domain, BitDomain):
-        return (0.0, 1.0)
-    return (domain.lower, domain.upper) if isinstance(domain, NumberDomain) else None
 
 
 def _words(failures: Mapping[str, str]) -> str:

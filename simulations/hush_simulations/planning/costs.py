@@ -35,7 +35,7 @@ from hush_aggregator.estimate.finite_channel import Assumed, Values, finite, lar
 from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_aggregator.tally import Tally
-from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import SMALLEST
 from hush_common.mechanisms import Laplace, Mechanism, Offers, SubsetSelection
 from hush_common.mechanisms.parameters import Parameters
@@ -102,25 +102,14 @@ def central(domain: Domain, known: Known = ()) -> Family:
 
     One person moves one mean by 1/n, the shares of k categories by 2/n together, and d means by d/n.
     """
-    sensitivity = 1
-    if isinstance(domain, CategoryDomain):
-        sensitivity = 2
-    elif isinstance(domain, VectorDomain):
-        sensitivity = len(domain.coordinates)
     spread = sampling_variance(known)
-    return lambda epsilon: MechanismCost("trusted collector", 2 * float(sensitivity / epsilon) ** 2, spread, None)
+    moved = domain.sensitivity
+    return lambda epsilon: MechanismCost("trusted collector", 2 * float(moved / epsilon) ** 2, spread, None)
 
 
 def _unit(domain: Domain) -> Domain:
     """The same question about values in [0, 1], or in as many categories."""
-    match domain:
-        case NumberDomain():
-            return _UNIT
-        case CategoryDomain(labels=labels):
-            return CategoryDomain(tuple(map(str, range(len(labels)))))
-        case VectorDomain(coordinates=coordinates):
-            return VectorDomain(tuple(Coordinate(0.0, 1.0, name=str(place)) for place in range(len(coordinates))))
-    return domain
+    return type(domain).of_size(len(domain.parts))
 
 
 def _laplace(name: str, parts: int, known: Known, epsilon: Fraction) -> MechanismCost | None:

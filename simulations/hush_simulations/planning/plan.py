@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.finite_channel import KEPT, Values
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most
 from hush_common.mechanisms.registry import choose, fitting
 from hush_simulations.planning.costs import (
@@ -140,13 +140,8 @@ class Plan:
 
 def range_of(domain: Domain) -> float:
     """Return the width of the domain, or of the first coordinate; 1 for shares."""
-    match domain:
-        case NumberDomain():
-            return domain.upper - domain.lower
-        case VectorDomain(coordinates=coordinates):
-            return coordinates[0].upper - coordinates[0].lower
-        case _:
-            return 1.0
+    lower, upper = domain.parts[0].axis
+    return upper - lower
 
 
 def _line_document(question: PlanQuestion, line: PlanLine) -> dict[str, Any]:
@@ -183,17 +178,12 @@ def _known(question: PlanQuestion) -> dict[str, Any]:
 
 
 def _domain(domain: Domain) -> dict[str, Any]:
-    match domain:
-        case BitDomain():
-            return {"kind": domain.kind}
-        case CategoryDomain(labels=labels):
-            return {"kind": domain.kind, "categories": len(labels)}
-        case VectorDomain(coordinates=coordinates):
-            first = coordinates[0]
-            size = {"coordinates": len(coordinates)}
-            return {"kind": domain.kind, **size, "lower": first.lower, "upper": first.upper, "unit": first.unit}
-        case NumberDomain():
-            return {"kind": domain.kind, "lower": domain.lower, "upper": domain.upper, "unit": domain.unit}
+    document: dict[str, Any] = {"kind": domain.kind}
+    if domain.parts_field:
+        document[domain.parts_field] = len(domain.parts)
+    for first in domain.numbers[:1]:
+        document |= {"lower": first.lower, "upper": first.upper, "unit": first.unit}
+    return document
 
 
 _GRID = 1025

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
-from hush_common.domain import CategoryDomain, Domain, VectorDomain
+from hush_common.domain import Domain
 from hush_simulations.scenarios.population import Value
 
 Covered = Mapping[str, bool]
@@ -59,14 +59,13 @@ def score_of_truth(
 
 def truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
     """Return the mean of the values, of each coordinate, or the share of each label; None without values."""
-    match domain:
-        case CategoryDomain(labels=labels):
-            counts = Counter(value for value in values if value is not None)
-            n = counts.total()
-            return [counts[label] / n if n else None for label in labels]
-        case VectorDomain(coordinates=coordinates):
-            columns = list(zip(*_vectors(values), strict=True)) or [()] * len(coordinates)
-            return [_mean([number for number in column if number is not None]) for column in columns]
+    if domain.value_names:
+        columns = list(zip(*_vectors(values), strict=True)) or [()] * len(domain.parts)
+        return [_mean([number for number in column if number is not None]) for column in columns]
+    if domain.parts_field:
+        counts = Counter(value for value in values if value is not None)
+        n = counts.total()
+        return [counts[part.name] / n if n else None for part in domain.parts]
     return [_mean([value for value in values if isinstance(value, float | int)])]
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_simulations.scenarios.population import Observed, Value
 
@@ -73,9 +73,9 @@ class Nonresponse:
 
     def check(self, domain: Domain, names: Sequence[str]) -> None:
         """Reject conditions on values that this domain does not have, or on an unknown group."""
-        if self.cuts and not isinstance(domain, NumberDomain):
+        if self.cuts and domain.step is None:
             raise OptionError("nonresponse.above", "and below are for numbers; write values = [...], or group")
-        if self.values and isinstance(domain, NumberDomain | VectorDomain):
+        if self.values and not domain.is_share:
             raise OptionError("nonresponse.values", "are for categories and bits; write above or below, or group")
         for value in self.values:
             if None in domain.read(value, strict=False).parts:
@@ -124,7 +124,7 @@ class Panel:
             some.check(domain, names)
         if not self.drift:
             return
-        coordinates = _coordinates(domain)
+        coordinates = domain.numbers
         if len(coordinates) != len(self.drift):
             raise OptionError("drift", "is for numbers, and for vectors by coordinate; leave it out")
         if not all(math.isfinite(by) for by in self.drift):
@@ -137,7 +137,7 @@ class Panel:
 
     def steps(self, domain: Domain) -> tuple[int, ...]:
         """Return by how many steps of the grid values move from one round to the next."""
-        coordinates = _coordinates(domain)
+        coordinates = domain.numbers
         drift = self.drift or (0.0,) * len(coordinates)
         return tuple(round(by / float(one.step)) for by, one in zip(drift, coordinates, strict=True))
 
@@ -145,7 +145,7 @@ class Panel:
         """Return the difference of values to the first round (0), for each coordinate; empty without a drift."""
         if not any(self.drift):
             return ()
-        pairs = zip(self.steps(domain), _coordinates(domain), strict=True)
+        pairs = zip(self.steps(domain), domain.numbers, strict=True)
         return tuple(float(round_ * steps * one.step) for steps, one in pairs)
 
     def value(self, domain: Domain, value: Value, round_: int) -> Value:
@@ -185,23 +185,10 @@ STEADY = Panel()
 
 def as_numbers(domain: Domain, values: Sequence[Value]) -> Floats:
     """Return values as numbers: of a category the position of its label, of a vector 0; NaN if missing."""
-    match domain:
-        case VectorDomain():
-            return np.zeros(len(values))
-        case CategoryDomain(labels=labels):
-            places: dict[Value, int] = {label: place for place, label in enumerate(labels)}
-            return np.array([places.get(value, math.nan) for value in values], dtype=np.float64)
-        case _:
-            return np.array(values, dtype=np.float64)
-
-
-def _coordinates(domain: Domain) -> tuple[NumberDomain, ...]:
-    match domain:
-        case NumberDomain():
-            return (domain,)
-        case VectorDomain(coordinates=coordinates):
-            return coordinates
-    return ()
+    if domain.parts_field:
+        places: dict[Value, int] = {part.name: place for place, part in enumerate(domain.parts)}
+        return np.array([places.get(value, math.nan) for value in values], dtype=np.float64)
+    return np.array(values, dtype=np.float64)
 
 
 Lie = Literal["value", "edge", "replay"]

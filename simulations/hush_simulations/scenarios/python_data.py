@@ -16,7 +16,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import NarwhalsError
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain, is_real, is_table, plain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, is_real, is_table, plain
 from hush_common.errors import OptionError
 from hush_common.formatting import whole
 from hush_simulations.scenarios.csv_file import CsvRules, choose_column, read_answers, read_column, read_columns
@@ -72,19 +72,20 @@ def observed_in_csv(
 
     `yes` is the text that means yes; None for the usual ones (yes, no, true, false, 1, 0).
     """
-    if yes is not None and not isinstance(domain, BitDomain):
-        raise OptionError("--yes", "is for a yes/no question; leave it out, or ask one")
     match domain:
-        case VectorDomain(coordinates=coordinates):
-            if column is not None:
-                raise OptionError("--column", "a vector takes the columns named as its coordinates; leave it out")
-            return read_columns(path, [coordinate.name for coordinate in coordinates], rules=rules)
-        case CategoryDomain(labels=labels, other=other):
-            return read_column(path, column, labels=labels, other=other, rules=rules)
         case BitDomain() if yes is not None:
             return read_answers(path, column, yes, rules=rules)
-        case _:
-            return read_column(path, column, bits=isinstance(domain, BitDomain), rules=rules)
+        case _ if yes is not None:
+            raise OptionError("--yes", "is for a yes/no question; leave it out, or ask one")
+        case BitDomain():
+            return read_column(path, column, bits=True, rules=rules)
+        case CategoryDomain(labels=labels, other=other):
+            return read_column(path, column, labels=labels, other=other, rules=rules)
+    if not domain.value_names:
+        return read_column(path, column, rules=rules)
+    if column is not None:
+        raise OptionError("--column", "a vector takes the columns named as its coordinates; leave it out")
+    return read_columns(path, domain.value_names, rules=rules)
 
 
 def observed_by_program(
@@ -196,7 +197,7 @@ def _rows(data: object, domain: Domain, column: str | None) -> tuple[list[object
 
 
 def _of_array(array: "np.ndarray[tuple[int, ...], np.dtype[np.generic]]", domain: Domain) -> list[object]:
-    rows_of_numbers = isinstance(domain, VectorDomain)
+    rows_of_numbers = bool(domain.value_names)
     if array.ndim != 1 + rows_of_numbers and not (rows_of_numbers and array.dtype.hasobject and array.ndim == 1):
         wanted = "a row for each client and a column for each coordinate" if rows_of_numbers else "one dimension"
         raise OptionError("data", f"is an array of shape {array.shape}; pass one with {wanted}")
@@ -225,10 +226,10 @@ def _of_columns(table: "nw.DataFrame[IntoDataFrame]", domain: Domain, column: st
     names = {str(name): name for name in table.columns}  # pandas admits any object as a name
     if not names:
         raise OptionError("data", "is a data frame without columns; pass one that has the values")
-    if isinstance(domain, VectorDomain):
+    if domain.value_names:
         if column is not None:
             raise OptionError("column", "a vector takes the columns named as its coordinates; leave it out")
-        wanted = [_chosen(list(names), part.name, "domain.coordinates") for part in domain.coordinates]
+        wanted = [_chosen(list(names), name, "domain.coordinates") for name in domain.value_names]
         return list(zip(*(table.get_column(names[name]).to_list() for name in wanted), strict=True)), ", ".join(wanted)
     chosen = _chosen(list(names), column, "column")
     if column is None and isinstance(names[chosen], str) and _is_value(chosen, domain):
@@ -242,7 +243,7 @@ def _chosen(names: Sequence[str], column: str | None, option: str) -> str:
 
 def _is_value(name: str, domain: Domain) -> bool:
     """Whether a column's name looks like a cell of a table that lost its header, which no title may show."""
-    if isinstance(domain, CategoryDomain) and name in domain.labels:
+    if domain.read(name, strict=False).coercion == "used":
         return True
     try:
         float(name)
@@ -253,13 +254,13 @@ def _is_value(name: str, domain: Domain) -> bool:
 
 def _reader(domain: Domain, treatment: Treatment | None) -> Callable[[object], Value]:
     """Return the function that reads one row; it raises `_MissingValueError`, or a ValueError that names the fault."""
+    if domain.value_names:
+        return _vector(domain.value_names, partly=treatment == "replace")
     match domain:
         case BitDomain():
             return _bit
         case CategoryDomain():
             return _label(domain)
-        case VectorDomain():
-            return _vector([coordinate.name for coordinate in domain.coordinates], partly=treatment == "replace")
         case _:
             return _number
 
@@ -375,17 +376,14 @@ class _Sentinel:
 
 def hints(people: Observed, domain: Domain) -> Iterator[str]:
     """Yield sentences about numbers that may be codes, without the remedy; at most three for a column."""
-    if isinstance(domain, NumberDomain):
-        columns = [(people.name, domain.lower, domain.upper, people.values)]
-    elif isinstance(domain, VectorDomain):
-        rows = [row if isinstance(row, tuple) else (None,) * len(domain.coordinates) for row in people.values]
-        parts = zip(domain.coordinates, zip(*rows, strict=True), strict=True)
-        columns = [(part.name, part.lower, part.upper, column) for part, column in parts]
-    else:
-        return
-    for name, lower, upper, values in columns:
+    names: tuple[str, ...] = (people.name,)
+    columns: tuple[Sequence[Value], ...] = (people.values,)
+    if domain.value_names:
+        rows = [row if isinstance(row, tuple) else (None,) * len(domain.sizes) for row in people.values]
+        names, columns = domain.value_names, tuple(zip(*rows, strict=True))
+    for name, one, values in zip(names, domain.numbers, columns, strict=False):  # a share is not of numbers
         numbers = [value for value in values if isinstance(value, int | float)]
-        for found in _found(numbers, lower, upper)[:_MOST]:
+        for found in _found(numbers, one.lower, one.upper)[:_MOST]:
             yield _sentence(found, f"{name}: " if name else "", people.rows)
 
 

@@ -161,36 +161,35 @@ def population_of(domain: Domain, model: _Model, folder: Path) -> Population:
     """Return people who have the values that a task asks for; `folder` is that of the scenario file."""
     if isinstance(model, _Groups):
         return Grouped(tuple(_group(domain, one, folder) for one in model.groups))
-    if model.kind not in {*_FITTING[type(domain)], *_FILES}:
-        wanted = " or ".join(f'"{kind}"' for kind in _FITTING[type(domain)])
+    fitting = _FITTING[type(domain)]
+    if model.kind not in {*fitting, *_FILES}:
+        wanted = " or ".join(f'"{kind}"' for kind in fitting)
         raise TaskError("population.kind", f'"{model.kind}" draws no values of this domain; write {wanted}')
     match model:
         case _Csv() | _Parquet():
             return _observed(domain, model, folder)
         case _Bernoulli():
             return Bernoulli(model.proportion)
-    match domain:
-        case CategoryDomain(labels=labels):
-            return _frequencies(labels, model)
-        case VectorDomain(coordinates=coordinates):
-            return _independent([coordinate.name for coordinate in coordinates], model)
+        case _Independent():
+            return _independent(domain.value_names, model)
+        case _Frequencies() | _Zipf() if domain.is_share:
+            return _frequencies(tuple(part.name for part in domain.parts), model)
     return _numbers(model)
 
 
-def _frequencies(labels: tuple[str, ...], model: _Model) -> Frequencies:
+def _frequencies(labels: tuple[str, ...], model: _Frequencies | _Zipf) -> Frequencies:
     if isinstance(model, _Zipf):
         if model.largest is not None:
             raise OptionError("population.largest", "is for numbers; labels have the order of the task, drop it")
         return Frequencies(labels, zipf_weights(model.exponent, len(labels)))
-    shares = model.frequencies if isinstance(model, _Frequencies) else {}
+    shares = model.frequencies
     same_names("population.frequencies", set(shares) - set(labels), "the task has no such label")
     return Frequencies(labels, tuple(shares.get(label, 0.0) for label in labels))
 
 
-def _independent(names: list[str], model: _Model) -> Independent:
-    coordinates = model.coordinates if isinstance(model, _Independent) else {}
-    same_names("population.coordinates", set(coordinates) ^ set(names), "name each coordinate of the task once")
-    return Independent(tuple(_numbers(coordinates[name]) for name in names))
+def _independent(names: tuple[str, ...], model: _Independent) -> Independent:
+    same_names("population.coordinates", set(model.coordinates) ^ set(names), "name each coordinate of the task once")
+    return Independent(tuple(_numbers(model.coordinates[name]) for name in names))
 
 
 def same_names(field: str, wrong: set[str], remedy: str) -> None:
@@ -229,7 +228,7 @@ def _observed(domain: Domain, model: _Csv | _Parquet, folder: Path) -> Observed:
     from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - few scenarios have a file of data
     from hush_simulations.scenarios.python_data import PARQUET, observed, observed_in_csv  # noqa: PLC0415
 
-    if isinstance(domain, VectorDomain) and model.column is not None:
+    if domain.value_names and model.column is not None:
         raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
     path = folder / model.file
     if isinstance(model, _Parquet) and path.suffix.lower() not in PARQUET:
@@ -352,9 +351,9 @@ def _panel(domain: Domain, model: _File) -> Panel:
     dropout = Dropout(**model.dropout.model_dump())
     if not isinstance(model.drift, dict):
         return Panel((model.drift,) if model.drift else (), dropout, refusing)
-    if not isinstance(domain, VectorDomain):
+    names = domain.value_names
+    if not names:
         raise OptionError("drift", "by coordinate is for vectors; write one number")
-    names = [coordinate.name for coordinate in domain.coordinates]
     same_names("drift", set(model.drift) - set(names), "the task has no such coordinate")
     return Panel(tuple(model.drift.get(name, 0.0) for name in names), dropout, refusing)
 

@@ -22,10 +22,10 @@ from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism
 from hush_common.task import Task
-from hush_simulations.engines.bulk.cells import MISSING, Cells
+from hush_simulations.engines.bulk.cells import MISSING, Cells, Places
 from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
@@ -98,19 +98,22 @@ def _between(values: Values, nodes: _Array) -> float:
 
 
 def _laws(domain: Domain, crowd: Cells | tuple[Cells, ...]) -> Iterator[_Law]:
-    if isinstance(domain, VectorDomain):
-        for place, one in enumerate(domain.coordinates):
-            cells = crowd[place] if isinstance(crowd, tuple) else crowd
-            indices = cells.indices if isinstance(crowd, tuple) else cells.indices[:, place]
-            if not (cells.indices == MISSING).any():
-                yield _law(one.name, indices / one.steps, cells, one.upper - one.lower)
-    elif not isinstance(crowd, tuple) and not (crowd.indices == MISSING).any():
-        if isinstance(domain, CategoryDomain):
-            for place, label in enumerate(domain.labels):
-                yield _law(label, (crowd.indices == place).astype(np.float64), crowd, 1.0)
-        else:
-            width = domain.upper - domain.lower if isinstance(domain, NumberDomain) else 1.0
-            yield _law("", crowd.indices / (domain.sizes[0] - 1), crowd, width)
+    for place, part in enumerate(domain.parts):
+        cells = crowd[place] if isinstance(crowd, tuple) else crowd
+        if not (cells.indices == MISSING).any():
+            lower, upper = part.axis
+            yield _law(part.name, _places(domain, cells.indices, place), cells, upper - lower)
+
+
+def _places(domain: Domain, indices: Places, place: int) -> _Array:
+    """The values of one part on the unit interval; of a category, whether it is that label."""
+    column = indices[:, place] if indices.ndim > 1 else indices
+    places: _Array
+    if domain.is_share:  # the index of a bit is 1 for yes, its one part
+        places = (column == place + domain.sizes[0] - len(domain.parts)).astype(np.float64)
+    else:
+        places = column / (domain.sizes[place] - 1)
+    return places
 
 
 def _law(part: str, places: _Array, cells: Cells, width: float) -> _Law:

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from hush_aggregator.tally import Tally
-from hush_common.domain import Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain
 from hush_simulations.engines.bulk.cells import Cells, cells_of, coordinates_of
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds, noise_of, people_of
@@ -49,10 +49,10 @@ def cached_cells(
 @lru_cache(maxsize=8)
 def _cached_cells(domain: Domain, hashable: Hashable, panel: Panel, rounds: int) -> Cells | tuple[Cells, ...]:
     population = cast("Population", hashable)
-    if isinstance(population, Independent) and isinstance(domain, VectorDomain):
+    if isinstance(population, Independent):
         return tuple(cells.coarse(MOST_VALUES) for cells in coordinates_of(domain, population))
     cells = cells_of(domain, population, panel, rounds)
-    return cells.coarse(MOST_VALUES) if isinstance(domain, NumberDomain) else cells
+    return cells if domain.is_share else cells.coarse(MOST_VALUES)
 
 
 _AT_ONCE = 1 << 21
@@ -90,7 +90,7 @@ def _is_separate(scenario: Scenario, domain: Domain) -> bool:
     """Whether the people are vectors whose tallies have no law."""
     if isinstance(scenario.population, Independent):
         return scenario.rounds > 1 or bool(scenario.panel.nonresponse)
-    return isinstance(scenario.population, Grouped) and isinstance(domain, VectorDomain)
+    return isinstance(scenario.population, Grouped) and bool(domain.value_names)
 
 
 def trials_of(work: CellWork, experiment: Experiment) -> Iterator[Trial]:

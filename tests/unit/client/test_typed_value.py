@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from hush_client.commands.report import _is_typed_by_a_person, _is_watched, _read_line, _remedy, parse_value
+from hush_client.commands.report import _is_typed_by_a_person, _is_watched, _read_line
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 
 NUMBER = NumberDomain(-10.0, 10.0)
@@ -25,7 +25,7 @@ BODY = VectorDomain((Coordinate(0.0, 1.0, name="height"), Coordinate(-5.0, 5.0, 
     ],
 )
 def test_a_value_is_read_and_admitted(domain: Domain, text: str, value: object) -> None:
-    assert parse_value(domain, text) == value
+    assert domain.parse(text) == value
     assert domain.check(value) == "used"
 
 
@@ -46,12 +46,12 @@ def test_a_value_is_read_and_admitted(domain: Domain, text: str, value: object) 
     ],
 )
 def test_a_text_that_is_no_value_is_answered_by_a_drawn_one(domain: Domain, text: str) -> None:
-    assert domain.check(parse_value(domain, text)) == "replaced"
+    assert domain.check(domain.parse(text)) == "replaced"
 
 
 @pytest.mark.parametrize(("text", "end"), [("inf", 1 << 20), ("-Infinity", 0), ("1e999999999", 1 << 20), ("-9e999", 0)])
 def test_a_number_beyond_all_floats_is_moved_to_the_bound(text: str, end: int) -> None:
-    reading = NUMBER.read(parse_value(NUMBER, text))
+    reading = NUMBER.read(NUMBER.parse(text))
     assert (reading.parts, reading.coercion) == ((end,), "moved")
 
 
@@ -92,4 +92,4 @@ def test_what_is_typed_is_a_line_whatever_bytes_it_has(
     ],
 )
 def test_a_message_names_a_few_of_what_could_be_typed(domain: Domain, names: str) -> None:
-    assert _remedy(domain).endswith(f"; write {names}")
+    assert domain.typing_hint.endswith(f"; write {names}")

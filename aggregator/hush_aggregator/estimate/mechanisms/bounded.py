@@ -11,7 +11,7 @@ from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_count
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.domain import BitDomain, NumberDomain
+from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism
 
 
@@ -35,8 +35,8 @@ def possible(_: Mechanism, tally: Tally) -> bool:
 
 def estimate(parts: Sequence[tuple[Mechanism, Tally]], request: EstimateRequest) -> Estimate:
     """The mean, from how often each output came."""
-    units = Units.of(request.domain) if isinstance(request.domain, NumberDomain) else Units()
     groups = [bounded_mean.Group(finite(part), tally.moments) for part, tally in parts]
+    units = Units.of_domain(request.domain)
     return bounded_mean.estimate(groups, units, request.confidence, enrolled=request.enrolled_of(parts))
 
 
@@ -49,26 +49,24 @@ def worst(mechanism: Mechanism, people: int, assumed: Assumed, _: int) -> tuple[
 
 def said(
     mechanism: Mechanism,
-    domain: NumberDomain | BitDomain,
+    domain: Domain,
     bodies: NDArray[np.int64],
     _: int,
 ) -> NDArray[np.float64]:
     """The position of each output as a number of the domain: itself for a bit."""
-    positions = finite(mechanism).positions
-    if isinstance(domain, NumberDomain):
-        positions = tuple(domain.value_of(position * domain.steps) for position in positions)
-    return np.array([float(position) for position in positions])[bodies[:, 0]]
+    units = Units.of_domain(domain)
+    return np.array([units.value(position) for position in finite(mechanism).positions])[bodies[:, 0]]
 
 
 def spread(
-    mechanism: Mechanism, domain: NumberDomain | BitDomain, tally: Tally, place: int
+    mechanism: Mechanism, domain: Domain, tally: Tally, place: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """The position of each output, and how often it was reported."""
     outputs = np.arange(len(tally.moments))[:, None]
     return said(mechanism, domain, outputs, place), np.array(tally.moments)
 
 
-def in_words(mechanism: Mechanism, domain: NumberDomain | BitDomain, bodies: NDArray[np.int64]) -> list[str]:
+def in_words(mechanism: Mechanism, domain: Domain, bodies: NDArray[np.int64]) -> list[str]:
     """Each report as a number of the domain."""
     return in_words_of(said(mechanism, domain, bodies, 0))
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import ceil, exp, log, sinh, sqrt
 from operator import ne
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,7 +267,8 @@ def possible(_: Laplace, tally: Tally) -> bool:
 
 
 def estimate(parts: Sequence[tuple[Laplace, Tally]], request: EstimateRequest) -> Estimate:
-    return estimate_mean(parts, cast("NumberDomain", request.domain), request.confidence, request.enrolled_of(parts))
+    (number,) = request.domain.numbers
+    return estimate_mean(parts, number, request.confidence, request.enrolled_of(parts))
 
 
 def said(_: Laplace, domain: NumberDomain, bodies: NDArray[np.int64], __: int) -> NDArray[np.float64]:

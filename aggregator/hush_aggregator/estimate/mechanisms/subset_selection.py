@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +71,7 @@ def possible(mechanism: SubsetSelection, tally: Tally) -> bool:
 
 
 def estimate(parts: Sequence[tuple[SubsetSelection, Tally]], request: EstimateRequest) -> Estimate:
-    labels = cast("CategoryDomain", request.domain).labels
+    labels = [part.name for part in request.domain.parts]
     return estimate_frequencies(parts, labels, request.confidence, enrolled=request.enrolled_of(parts))
 
 

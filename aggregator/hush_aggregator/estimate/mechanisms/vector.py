@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,24 +14,24 @@ from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.domain import VectorDomain
+from hush_common.domain import Domain, VectorDomain
 from hush_common.mechanisms import Vector
 
 
 def estimate_coordinates(
-    parts: Sequence[tuple[Vector, Tally]], domain: VectorDomain, confidence: float, enrolled: int | None = None
+    parts: Sequence[tuple[Vector, Tally]], domain: Domain, confidence: float, enrolled: int | None = None
 ) -> Estimate:
     """Each coordinate of n ≥ 1 reports, under one epsilon or several."""
     parts = [part for part in parts if part[1].n]
     n = sum(tally.n for _, tally in parts)
-    joint = min(1 - (1 - confidence) / len(domain.coordinates), 1 - 2**-53)  # the largest float below 1
+    joint = min(1 - (1 - confidence) / len(domain.parts), 1 - 2**-53)  # the largest float below 1
     joint = max(joint, confidence)  # rounding makes 0 of a tiny one
     sampled = parts[0][0].sampled < parts[0][0].coordinates
     reach = max(finite(mechanism.part).reach for mechanism, _ in parts)
     batches, pending = Batches(), []
-    for place, coordinate in enumerate(domain.coordinates):
+    for place, (coordinate, number) in enumerate(zip(domain.parts, domain.numbers, strict=True)):
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
-        sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(coordinate)
+        sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(number)
         made = [
             intervals(sample, units, one, batches, sampled=sampled, enrolled=enrolled)
             for one in (confidence, joint)
@@ -79,8 +78,7 @@ def possible(mechanism: Vector, tally: Tally) -> bool:
 
 
 def estimate(parts: Sequence[tuple[Vector, Tally]], request: EstimateRequest) -> Estimate:
-    domain = cast("VectorDomain", request.domain)
-    return estimate_coordinates(parts, domain, request.confidence, request.enrolled_of(parts))
+    return estimate_coordinates(parts, request.domain, request.confidence, request.enrolled_of(parts))
 
 
 def worst(mechanism: Vector, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:

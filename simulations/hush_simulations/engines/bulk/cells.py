@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain, NumberDomain
 from hush_simulations.engines.bulk.draws import Counts, scatter
 from hush_simulations.scenarios.behaviour import STEADY, Panel
 from hush_simulations.scenarios.population import (
@@ -116,11 +116,9 @@ class Cells:
         """The same people with `by` added to their values, a number for each coordinate."""
         if not any(by):
             return self
-        coordinates = domain.coordinates if isinstance(domain, VectorDomain) else (domain,)
         columns = (self.values + np.array(by)).reshape(len(self.values), -1)
-        read = [on_grid(one, columns[:, c]) for c, one in enumerate(coordinates) if isinstance(one, NumberDomain)]
-        indices = np.stack([index for index, _ in read], axis=1).reshape(self.indices.shape)
-        moved = np.any([beyond for _, beyond in read], axis=0)
+        indices, moved = on_grids(domain, columns)
+        indices = indices.reshape(self.indices.shape)
         indices[self.indices == MISSING] = MISSING
         return replace(self, indices=indices, values=columns.reshape(self.values.shape), moved=moved)
 
@@ -214,8 +212,8 @@ def cells_of(domain: Domain, population: Population, panel: Panel = STEADY, roun
 
 
 def _cells(domain: Domain, population: Population, panel: Panel, rounds: int) -> Cells:
-    match domain, population:
-        case _, Grouped(groups=groups):
+    match population:
+        case Grouped(groups=groups):
             parts = [_cells(domain, group.people, panel, rounds) for group in groups]
             return _concatenated(
                 [
@@ -226,14 +224,14 @@ def _cells(domain: Domain, population: Population, panel: Panel, rounds: int) ->
                     if share > 0
                 ]
             )
-        case NumberDomain(), Mixture() | Lognormal() | Points():
-            (steps,) = panel.steps(domain)
-            return _of_numbers(domain, population, panel.cuts, tuple(steps * round_ for round_ in range(rounds)))
-        case BitDomain(), Bernoulli(proportion=yes):
+        case Mixture() | Lognormal() | Points():
+            ((number,), (steps,)) = domain.numbers, panel.steps(domain)
+            return _of_numbers(number, population, panel.cuts, tuple(steps * round_ for round_ in range(rounds)))
+        case Bernoulli(proportion=yes):
             return _plain((1 - yes, yes))
-        case CategoryDomain(), Frequencies():
+        case Frequencies():
             return _plain(population.mean)
-        case _, Observed(values=values):
+        case Observed(values=values):
             return _of_values(domain, values, fixed=not population.resampled)
     raise TypeError(f"no cells of {type(population).__name__}")
 
@@ -246,9 +244,9 @@ def _concatenated(parts: Sequence[Cells]) -> Cells:
     return Cells(indices, values, shares, moved, refusing=refusing, groups=groups)
 
 
-def coordinates_of(domain: VectorDomain, population: Independent) -> tuple[Cells, ...]:
+def coordinates_of(domain: Domain, population: Independent) -> tuple[Cells, ...]:
     """Return the cells of each coordinate of people with independent coordinates."""
-    pairs = zip(domain.coordinates, population.coordinates, strict=True)
+    pairs = zip(domain.numbers, population.coordinates, strict=True)
     return tuple(_of_numbers(coordinate, numbers) for coordinate, numbers in pairs)
 
 
@@ -273,16 +271,13 @@ def _of_values(domain: Domain, values: Sequence[Value], *, fixed: bool) -> Cells
     parts = [[MISSING if part is None else part for part in reading.parts] for reading in readings]
     indices = np.array(parts, dtype=np.int64)
     true: NDArray[np.float64]
-    match domain:
-        case VectorDomain(coordinates=coordinates):
-            nothing = (None,) * len(coordinates)
-            true = np.array([value if isinstance(value, tuple) else nothing for value in values], dtype=np.float64)
-        case CategoryDomain():
-            indices = indices[:, 0]
-            true = np.where(indices == MISSING, np.nan, indices)
-        case _:
-            indices = indices[:, 0]
-            true = np.array(values, dtype=np.float64)
+    if domain.value_names:
+        nothing = (None,) * len(domain.value_names)
+        true = np.array([value if isinstance(value, tuple) else nothing for value in values], dtype=np.float64)
+    else:
+        indices = indices[:, 0]
+        places = np.where(indices == MISSING, np.nan, indices)
+        true = places if domain.is_share else np.array(values, dtype=np.float64)
     moved = np.array([reading.moved for reading in readings], dtype=bool)
     return Cells(indices, true, np.ones(len(values)), moved, fixed)
 
@@ -321,6 +316,12 @@ def on_grid(domain: NumberDomain, values: Floats) -> tuple[NDArray[np.int64], ND
     beyond = (values < domain.lower) | (values > domain.upper)
     steps = np.rint((np.clip(values, domain.lower, domain.upper) - domain.lower) * float(1 / domain.step))
     return np.clip(np.nan_to_num(steps), 0, domain.steps).astype(np.int64), beyond
+
+
+def on_grids(domain: Domain, values: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the indices of rows of numbers, shape (people, numbers), and whether a device moves any of a row."""
+    read = [on_grid(one, values[:, c]) for c, one in enumerate(domain.numbers)]
+    return np.stack([index for index, _ in read], axis=1), np.any([beyond for _, beyond in read], axis=0)
 
 
 def _cut(edges: Floats, cuts: Sequence[float]) -> Floats:

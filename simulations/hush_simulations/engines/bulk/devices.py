@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, Domain, NumberDomain, VectorDomain
+from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
-from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, on_grid
+from hush_simulations.engines.bulk.cells import MISSING, Cells, cells_of, on_grids
 from hush_simulations.engines.bulk.draws import SimulatedRounds, Truth, merged, noise_of, people_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.cluster import Cluster
@@ -79,14 +79,14 @@ class PopulationSample:
         if not any(by):
             return self
         values = self.values + np.array(by)
-        indices, moved = _read(self.domain, values)
+        indices, moved = on_grids(self.domain, values)
         indices[self.indices == MISSING] = MISSING
         return type(self)(self.domain, indices, values, moved, self.groups, self.group_count)
 
     @property
     def device_indices(self) -> Integers:
         """The indices as a mechanism takes them: shape (people, coordinates) of a vector, else (people,)."""
-        return self.indices if isinstance(self.domain, VectorDomain) else self.indices[:, 0]
+        return self.indices if self.domain.value_names else self.indices[:, 0]
 
     def truth(self) -> Truth:
         """The truth of these people, and of each group."""
@@ -94,10 +94,9 @@ class PopulationSample:
         people = len(self.indices)
         lacking = (self.indices == MISSING).any(axis=1)
         moved = int((self.moved & ~lacking).sum())
-        if isinstance(self.domain, CategoryDomain):
-            labels = len(self.domain.labels)
-            present = self.indices[~lacking, 0]
-            return Truth(_by_label(present, labels), (len(present),) * labels, people, moved, groups)
+        if self.domain.is_share:
+            parts, present = len(self.domain.parts), self.indices[~lacking, 0]
+            return Truth(_by_part(self.domain, present), (len(present),) * parts, people, moved, groups)
         known = (~np.isnan(self.values)).sum(axis=0).tolist()
         return Truth(tuple(np.nansum(self.values, axis=0).tolist()), tuple(known), people, moved, groups)
 
@@ -144,15 +143,8 @@ class PopulationSampler:
             [np.array(one.draw(count, rng)) if isinstance(one, Mixture) else one.numbers(count, rng) for one in each],
             axis=1,
         )
-        indices, moved = _read(self._domain, values)
+        indices, moved = on_grids(self._domain, values)
         return indices, values, moved
-
-
-def _read(domain: Domain, values: Floats) -> tuple[Integers, NDArray[np.bool_]]:
-    """The indices of numbers, and whether any of a person's is moved."""
-    coordinates = domain.coordinates if isinstance(domain, VectorDomain) else (domain,)
-    read = [on_grid(one, values[:, c]) for c, one in enumerate(coordinates) if isinstance(one, NumberDomain)]
-    return np.stack([index for index, _ in read], axis=1), np.any([beyond for _, beyond in read], axis=0)
 
 
 def _draw_at_once(
@@ -166,23 +158,23 @@ def _draw_at_once(
         case Frequencies():
             labels = len(people.mean)
             places = rng.choice(labels, size=count, p=people.mean)
-            return places, Truth(_by_label(places, labels), (count,) * labels, count, 0)
-        case Independent(coordinates=numbers) if isinstance(domain, VectorDomain):
+            return places, Truth(_by_part(domain, places), (count,) * labels, count, 0)
+        case Independent(coordinates=numbers):
             return _draw_vectors(domain, numbers, count, rng)
-        case Mixture() | Lognormal() | Points() if isinstance(domain, NumberDomain):
+        case Mixture() | Lognormal() | Points():
+            (number,) = domain.numbers
             values = _draw_numbers(people, count, rng)
-            moved = int(np.count_nonzero(values < domain.lower) + np.count_nonzero(values > domain.upper))
+            moved = int(np.count_nonzero(values < number.lower) + np.count_nonzero(values > number.upper))
             total = float(values.sum())
-            return _round_in_place(domain, values, clip=moved > 0), Truth((total,), (count,), count, moved)
-    raise TypeError(f"{type(people).__name__} is not a population of this domain")
+            return _round_in_place(number, values, clip=moved > 0), Truth((total,), (count,), count, moved)
 
 
 def _draw_vectors(
-    domain: VectorDomain, numbers: Sequence[Numbers], count: int, rng: np.random.Generator
+    domain: Domain, numbers: Sequence[Numbers], count: int, rng: np.random.Generator
 ) -> tuple[Integers, Truth]:
     indices = np.empty((count, len(numbers)), dtype=np.int64)
     sums, moved = [], np.zeros(count, dtype=bool)
-    for place, (one, people) in enumerate(zip(domain.coordinates, numbers, strict=True)):
+    for place, (one, people) in enumerate(zip(domain.numbers, numbers, strict=True)):
         values = _draw_numbers(people, count, rng)
         rng.shuffle(values)  # groups come one after the other, and coordinates are independent
         moved |= (values < one.lower) | (values > one.upper)
@@ -213,8 +205,10 @@ def _round_in_place(domain: NumberDomain, values: Floats, *, clip: bool) -> Inte
     return values.astype(np.int64)
 
 
-def _by_label(places: Integers, labels: int) -> tuple[float, ...]:
-    return tuple(np.bincount(places, minlength=labels).astype(float).tolist())
+def _by_part(domain: Domain, places: Integers) -> tuple[float, ...]:
+    """How many people each share counts; that of a bit counts the last index, yes."""
+    found: list[float] = np.bincount(places, minlength=domain.sizes[0]).astype(float).tolist()
+    return tuple(found[-len(domain.parts) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +228,7 @@ class _Work:
         rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
         noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
         last = min(first + CHUNK, self.clients)
-        block = max(_BLOCK // _numbers_of_device(self.task.domain), _LEAST)
+        block = max(_BLOCK // len(self.task.domain.parts), _LEAST)
         parts = []
         for start in range(first, last, block):
             if stopped is not None and stopped.is_set():
@@ -344,13 +338,3 @@ def _bodies(
         found[chosen, 0] = offer
         found[chosen, 1:] = law_of(part).bodies(part, indices[chosen], rng)
     return found
-
-
-def _numbers_of_device(domain: Domain) -> int:
-    """How many numbers are drawn for a device at once."""
-    match domain:
-        case CategoryDomain(labels=labels):
-            return len(labels)
-        case VectorDomain(coordinates=coordinates):
-            return len(coordinates)
-    return 1

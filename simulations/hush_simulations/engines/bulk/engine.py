@@ -21,7 +21,6 @@ from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimate.tallies import fold, parts_of
 from hush_aggregator.result import Counted, result_of
 from hush_aggregator.tally import Tally
-from hush_common.domain import VectorDomain
 from hush_common.errors import OptionError
 from hush_common.mechanisms import Offers
 from hush_common.task import Task
@@ -205,7 +204,7 @@ def drawing_of(experiment: Experiment) -> Drawing:
     people, panel = experiment.scenario.population, experiment.scenario.panel
     if task.repeat == "sticky" and panel:
         raise OptionError("engine", "sticky answers of devices that drift or drop out are for mqtt or memory")
-    grouped = isinstance(people, Grouped) and isinstance(task.domain, VectorDomain)
+    grouped = isinstance(people, Grouped) and bool(task.domain.value_names)
     again = grouped or (isinstance(people, Independent) and (task.rounds > 1 or bool(panel.nonresponse)))
     if experiment.drawing == "tally" and again:
         raise OptionError("draw", "vectors in several rounds, or of groups, have no law of their tallies; draw devices")

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.tally import Tally
-from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of, coordinates_of
@@ -127,7 +126,7 @@ def draw_population(
     groups = len(population.names) if isinstance(population, Grouped) else 1
     if present is None and panel.dropout.share:
         present = panel.dropout.present(task.rounds, trials, groups, rng)
-    if isinstance(population, Independent) and isinstance(task.domain, VectorDomain):
+    if isinstance(population, Independent):
         takers = scatter(np.full(trials, clients), weights, rng).T
         if not isinstance(cells, tuple):
             cells = tuple(_merged(task, one, clients) for one in coordinates_of(task.domain, population))
@@ -191,10 +190,12 @@ class CellCounts(PopulationCounts):
         lacking = cells.indices == MISSING
         none = lacking if lacking.ndim == 1 else lacking.any(axis=1)
         moved = counts @ (cells.moved & ~none)
-        if isinstance(self.task.domain, CategoryDomain):
-            labels = len(self.task.domain.labels)
-            held = np.array([np.bincount(cells.indices[~none], row[~none], minlength=labels) for row in counts])
-            known = np.repeat(held.sum(axis=1, keepdims=True), labels, axis=1).astype(np.int64)
+        domain = self.task.domain
+        if domain.is_share:  # the index of a bit is 1 for yes, its one part
+            size, parts = domain.sizes[0], len(domain.parts)
+            held = np.array([np.bincount(cells.indices[~none], row[~none], minlength=size) for row in counts])
+            known = np.repeat(held.sum(axis=1, keepdims=True), parts, axis=1).astype(np.int64)
+            held = held[:, -parts:]
             return TrialTruths(held, known, moved, people)
         values, there = cells.values.reshape(len(none), -1), ~lacking.reshape(len(none), -1)
         sums = [(counts * np.where(there[:, c], values[:, c], 0.0)).sum(axis=1) for c in range(values.shape[1])]
