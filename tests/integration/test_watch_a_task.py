@@ -172,7 +172,7 @@ def test_in_a_pipe_there_is_a_line_for_each_change_and_nothing_that_moves_a_curs
         published(mosquitto, 6, 121.0, 220.0, unit=wild, mechanism=wild)
         it.until("heights: 6 counted")
         put(mosquitto, "tasks", "")
-        it.until("heights: withdrawn or closed: nobody is asked any more")
+        it.until("heights: withdrawn or closed: devices no longer answer")
         mosquitto.stop()
         it.until("trying again")
         mosquitto.start()
@@ -198,7 +198,7 @@ def test_a_task_that_is_not_there_is_told_in_one_line(mosquitto: Mosquitto, gone
         code, shown = it.end()
     assert code == 1
     last = shown.splitlines()[-1]
-    assert last.startswith(f"hush: {mosquitto.url}: has no task and no estimate")
+    assert last.startswith(f"hush: {mosquitto.url}: has neither a task nor an estimate")
     assert ("forgotten" in last) == (gone == "forgotten")
 
 
@@ -265,7 +265,7 @@ def test_over_http_a_task_that_is_not_there_a_withdrawal_and_a_service_that_ends
             [*HUSH, "watch", "weights", "--http", url], capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"hush: {url}: has no task and no estimate of this name (weights)")
+        assert done.stderr.startswith(f"hush: {url}: has neither a task nor an estimate named weights")
         it = stack.enter_context(watching(Mosquitto(tmp_path), "--http", url))
         it.until("heights: 0 counted, 0 refused, live\n")
         with SqliteEditor(store) as command:

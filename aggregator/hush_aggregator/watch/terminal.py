@@ -1,21 +1,20 @@
-"""View: what there is to see of a task, from the document of its result and, where it is known, the task.
+"""What `hush watch` shows of a task, as a picture on a terminal, as lines of text, or as JSON."""
 
-A document that another program published may have anything anywhere: what is not of its kind is left out.
-"""
+# A document that another program published may hold anything: fields of another type than expected are left out.
 
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 
 from hush_aggregator.charts import HEAVY, HEAVY_DOTTED, draw_interval
 from hush_aggregator.estimate.estimates import ANYTIME, Intervals
-from hush_aggregator.presentation import NumberFormat, Verdict, interval_name, report_problems
+from hush_aggregator.presentation import NumberFormat, interval_name, report_problems
 from hush_aggregator.result import ForeignResult, read_result, result_in
 from hush_common.errors import TaskError, printable
 from hush_common.formatting import exact, whole
@@ -27,221 +26,150 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-Band: TypeAlias = tuple[float, float]
+Ends: TypeAlias = tuple[float, float]
 """Lower and upper end."""
 
-_SHARE: Band = (0.0, 1.0)
+_SHARE: Ends = (0.0, 1.0)
+_MOST_IN_A_LINE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """An estimate with its bands.
+class PartView:
+    """A part of an estimate with the intervals to show: those that hold at any time, or the final ones."""
 
-    Args:
-        name: of a category or a coordinate; empty for the one number of a task.
-        value: the estimate; None where there is none yet.
-        methods: how the intervals were made.
-        bands: by their names in the document: those that may be watched, or the final ones.
-        axis: from where to where it can lie; None where nobody knows.
-        wording: of its numbers.
-    """
-
-    name: str
+    name: str  # of a category or a coordinate; empty for the one number of a task
     value: float | None
     methods: Mapping[str, str]
-    bands: Mapping[str, Band]
-    axis: Band | None
+    intervals: Mapping[str, Ends]
+    axis: Ends | None  # the range of its values, if it is known
     wording: NumberFormat
-
-    def number(self, value: float) -> str:
-        """Return the digits that the standard error justifies."""
-        return self.wording.number(value)
-
-    def between(self, band: Band) -> str:
-        """Return an interval with its unit."""
-        return self.wording.interval(*band)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that is shown of a task.
-
-    Args:
-        id: of the task.
-        title: what a person calls it; the id where nobody knows.
-        n: reports counted; None where no estimate was seen.
-        refused: reports refused, by reason.
-        lines: the estimates, one or one for each part.
-        joint: whether the bands are all right at once, with `confidence`.
-        confidence: of the bands, inside (0, 1); None where it is not said.
-        round: the round that this is about.
-        rounds: how many there are; None where nobody knows.
-        terms: mechanism and epsilon, in words.
-        state: live, closed or final.
-        warnings: what is wrong with the reports, so that nobody should rely on the estimate.
-        remarks: what could not be made.
-        updated_at: as the document has it.
-    """
+    """All that is shown of a task."""
 
     id: str
     title: str
-    n: int | None = None
-    refused: Mapping[str, int] = field(default_factory=dict)
-    lines: Sequence[Line] = ()
-    joint: bool = False
-    confidence: float | None = None
-    round: int = 0
-    rounds: int | None = None
-    terms: str = ""
-    state: str = "live"
-    warnings: Sequence[Verdict] = ()
-    remarks: Sequence[str] = ()
-    updated_at: str = ""
+    rounds: int | None = None  # None if the task is not known
+    result: ForeignResult | None = None
+    parts: Sequence[PartView] = ()
+    is_joint: bool = False  # whether the intervals hold simultaneously
+
+    @property
+    def n(self) -> int | None:
+        """Reports counted; None before the first estimate."""
+        return None if self.result is None else self.result.estimate.n
+
+    @property
+    def state(self) -> str:
+        if self.result is None or not (self.result.final or self.result.closed):
+            return "live"
+        return "final" if self.result.final else "closed"
 
 
 def view_of(task_id: str, document: Mapping[str, object], task: Task | None) -> View:
-    """What there is to see.
-
-    Args:
-        task_id: which task is watched.
-        document: of its result; empty where none was seen.
-        task: what was asked; None where it is not published, or cannot be read.
-    """
-    view = View(task_id, task.title if task is not None and task.title else task_id)
-    if task is not None:
-        view = replace(view, rounds=task.rounds)
+    """Return the view of a result document, which is empty before the first, and of its task, if that is readable."""
+    title, rounds = (task_id, None) if task is None else (task.title or task_id, task.rounds)
     if not document:
-        return view
+        return View(task_id, title, rounds)
     found = result_in(document)
-    lines, joint = _lines(found, task)
-    return replace(
-        view,
-        n=found.estimate.n,
-        refused=found.refused,
-        lines=lines,
-        joint=joint,
-        confidence=found.confidence,
-        round=found.round,
-        terms=", ".join(_terms(found)),
-        state="final" if found.final else "closed" if found.closed else "live",
-        warnings=report_problems(found.estimate.monitor, found.flags),
-        remarks=[f"{target} could not be made: {reason}" for target, reason in found.failures.items()],
-        updated_at=found.updated_at,
-    )
+    parts, is_joint = _parts_of(found, task)
+    return View(task_id, title, rounds, found, parts, is_joint)
 
 
 def figures_of(view: View) -> str:
     """The figures in one line; of many parts the largest few."""
-    shown = sorted(view.lines, key=lambda line: -(line.value or 0.0))[:5] if len(view.lines) > 5 else view.lines  # noqa: PLR2004
-    words = [_in_words(line) for line in shown]
-    more = len(view.lines) - len(shown)
+    shown = view.parts if len(view.parts) <= _MOST_IN_A_LINE else _largest(view.parts)[:_MOST_IN_A_LINE]
+    words = [_in_words(part) for part in shown]
+    more = len(view.parts) - len(shown)
     return ", ".join(words + ([f"and {more} more"] if more else []))
 
 
-def _in_words(line: Line) -> str:
-    if line.value is None:
-        return f"{line.name}: no estimate yet" if line.name else "no estimate yet"
-    bands = "".join(
-        f" [{interval_name(name, line.methods.get(name, ''))} {line.wording.bare_interval(*ends)}]"
-        for name, ends in line.bands.items()
+def _largest(parts: Sequence[PartView]) -> list[PartView]:
+    return sorted(parts, key=lambda part: -(part.value or 0.0))
+
+
+def _in_words(part: PartView) -> str:
+    if part.value is None:
+        return f"{part.name}: no estimate yet" if part.name else "no estimate yet"
+    intervals = "".join(
+        f" [{interval_name(name, part.methods.get(name, ''))} {part.wording.bare_interval(*ends)}]"
+        for name, ends in part.intervals.items()
     )
-    return f"{line.name or 'mean'} {line.wording.value(line.value)}{bands}"
+    return f"{part.name or 'mean'} {part.wording.value(part.value)}{intervals}"
 
 
-def _lines(found: ForeignResult, task: Task | None) -> tuple[Sequence[Line], bool]:
-    """The parts with the intervals to show, and whether those hold for all parts at once."""
+def _parts_of(found: ForeignResult, task: Task | None) -> tuple[Sequence[PartView], bool]:
+    """The parts with the intervals to show, and whether those hold simultaneously."""
     known = {} if task is None else {part.name: part for part in task.domain.parts}
     is_share = found.is_share if task is None else task.domain.is_share
     parts = found.estimate.parts
-    joint = is_share and any(_bands(part.joint_intervals, final=found.final) for part in parts)
+    is_joint = is_share and any(_shown(part.joint_intervals, final=found.final) for part in parts)
     return [
-        Line(
+        PartView(
             part.name,
             part.mean,
             part.methods,
-            _bands(part.joint_intervals if joint else part.intervals, final=found.final),
+            _shown(part.joint_intervals if is_joint else part.intervals, final=found.final),
             known[part.name].axis if part.name in known else _SHARE if is_share else None,
             NumberFormat.of_part(part, is_share=is_share),
         )
         for part in parts
-    ], joint
+    ], is_joint
 
 
-def _bands(intervals: Intervals, *, final: bool) -> dict[str, Band]:
-    """While reports arrive those that hold at any time; the others are for one look, at the end."""
+def _shown(intervals: Intervals, *, final: bool) -> dict[str, Ends]:
+    """While reports arrive, the intervals that hold at any time; the others are for one look, at the end."""
     return {target: ends for target, ends in intervals.items() if target.startswith(ANYTIME) is not final}
 
 
-def _terms(found: ForeignResult) -> Iterator[str]:
-    if found.mechanism:
-        yield found.mechanism
-    if found.epsilon:
-        yield f"epsilon {found.epsilon}"
+_CHANGES_ALONE = {"updated_at", "term", "store", "taken_from"}  # fields that change while nothing is counted
 
 
-_OF_NO_MATTER = {"updated_at", "term", "store", "taken_from"}
+class EventKind(Enum):
+    """What a watcher receives."""
+
+    TASK = "the published task, empty once it is cleared"
+    ESTIMATE = "a result document, empty once it is cleared"
+    CONNECTED = "connected; everything retained has been received"
+    LOST = "the connection was lost; the payload is the reason"
 
 
-class News(Enum):
-    """What is heard."""
+class Event(NamedTuple):
+    """Something that a watcher received."""
 
-    TASK = "the task as it is published, empty where it was cleared"
-    ESTIMATE = "the document of a result, empty where it was cleared"
-    THERE = "connected; what is retained has been heard"
-    LOST = "the connection was lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Something that was heard.
-
-    Args:
-        news: what.
-        payload: of the message; of a lost connection why.
-    """
-
-    news: News
+    kind: EventKind
     payload: bytes = b""
 
 
 @dataclass(slots=True)
-class Watched:
-    """What has been heard of a task.
-
-    Args:
-        id: of the task.
-
-    Attributes:
-        task: what is asked; None where it is not published, or this version cannot read it.
-        published: whether it is published, whether it can be read or not.
-        document: the last result; empty for none.
-        told: what a person should know about the connection or the task; empty for nothing.
-    """
+class WatchedTask:
+    """What has been received about a task."""
 
     id: str
-    task: Task | None = None
-    published: bool = False
-    document: Mapping[str, object] = field(default_factory=dict)
-    told: str = ""
-    _rounds: int | None = None
+    task: Task | None = None  # None if it is not published, or this version cannot read it
+    published: bool = False  # whether it is published, readable or not
+    document: Mapping[str, object] = field(default_factory=dict)  # the last result; empty for none
+    notice: str = ""  # what a person should know about the connection or the task
 
-    def hear(self, heard: Heard) -> bool:
-        """Take something in; return whether what is seen has changed."""
-        before = self.told, self.published, _seen(self.document)
-        match heard.news:
-            case News.THERE:
-                self.told = ""
-            case News.LOST:
-                self.told = heard.payload.decode()
-            case News.TASK:
-                self._hear_task(heard.payload)
-            case News.ESTIMATE:
-                self._hear_estimate(heard.payload)
-        return before != (self.told, self.published, _seen(self.document))
+    def update(self, event: Event) -> bool:
+        """Apply an event; return whether what is shown has changed."""
+        before = self._state()
+        match event.kind:
+            case EventKind.CONNECTED:
+                self.notice = ""
+            case EventKind.LOST:
+                self.notice = event.payload.decode()
+            case EventKind.TASK:
+                self._update_task(event.payload)
+            case EventKind.ESTIMATE:
+                self._update_estimate(event.payload)
+        return before != self._state()
 
     @property
     def nothing(self) -> bool:
-        """Whether neither a task nor a result is there."""
+        """Whether there is neither a task nor a result."""
         return not self.published and not self.document
 
     @property
@@ -262,43 +190,36 @@ class Watched:
 
     @property
     def view(self) -> View:
-        """What there is to see."""
         return view_of(self.id, self.document, self.task)
 
-    def _hear_task(self, payload: bytes) -> None:
-        was_there = self.published
-        self.published = bool(payload)
+    def _state(self) -> object:
+        shown = {name: value for name, value in self.document.items() if name not in _CHANGES_ALONE}
+        return self.notice, self.published, shown
+
+    def _update_task(self, payload: bytes) -> None:
+        was_published, self.published = self.published, bool(payload)
         if not payload:
-            if was_there and self.document.get("final") is not True:
-                self.told = "withdrawn or closed: nobody is asked any more"
+            if was_published and self.document.get("final") is not True:
+                self.notice = "withdrawn or closed: devices no longer answer"
             return
-        self.told = ""
+        self.notice = ""
         try:
             task = decode_task(payload)
         except TaskError as error:
-            self.task, self.told = None, f"what is published as this task cannot be read ({error})"
+            self.task, self.notice = None, f"the published task cannot be read ({error})"
         else:
             self.task = task if task.id == self.id else None
 
-    def _hear_estimate(self, payload: bytes) -> None:
-        if not payload:
-            self.document = {}
-            return
+    def _update_estimate(self, payload: bytes) -> None:
         found = read_result(payload)
-        if found is None:
-            self.told = "what is published as its estimate is none"
-            return
-        self.document = found.document
+        if payload and found is None:
+            self.notice = "the published estimate is not valid"
+        else:
+            self.document = {} if found is None else found.document
 
 
-def _seen(document: Mapping[str, object]) -> Mapping[str, object]:
-    """Without what changes while nothing is counted."""
-    return {name: value for name, value in document.items() if name not in _OF_NO_MATTER}
-
-
-_MOST_ROUNDS, _MOST_BANDS = 4, 6
-_SHRUNK = 0.75
-"""A band of the past is kept where it had become this much narrower than the one before it."""
+_MOST_ROUNDS, _MOST_INTERVALS = 4, 6
+_SHRUNK = 0.75  # of the interval before: an earlier interval is shown if it is this much narrower
 _NARROWEST_BAR, _WIDEST_BAR = 4, 120
 _ROOMY_BAR = 10  # with less there are no words beside it
 _NOTES = 2  # lines below the parts
@@ -306,74 +227,65 @@ _LEAST_PARTS = _NOTES + 3
 _INDENT = 2
 
 
-class Row(NamedTuple):
-    """A band of before.
-
-    Args:
-        label: when it was.
-        band: its ends.
-        value: the estimate, of a round that is over; None of the same round.
-    """
+class PastInterval(NamedTuple):
+    """An interval shown before."""
 
     label: str
-    band: Band
-    value: float | None
+    ends: Ends
+    value: float | None  # the estimate of an earlier round; None for this one
 
 
-class Past:
-    """What was seen before, of tasks with one number: the last of each round, and the bands of this one.
+class PastIntervals:
+    """Earlier intervals of a task with one number: the last of each round, and some of the current round.
 
-    Of those a few are kept, each clearly narrower than the one before it.
+    Of the current round each is clearly narrower than the one before it.
     """
 
     def __init__(self) -> None:
-        self._rounds: list[Row] = []
-        self._bands: list[tuple[int, Band]] = []
-        self._last: tuple[int, Band, float | None] | None = None
+        self._rounds: list[PastInterval] = []
+        self._this_round: list[tuple[int, Ends]] = []
+        self._last: tuple[int, Ends, float | None] | None = None
 
     def add(self, view: View) -> None:
-        """Take in what is seen now."""
-        if len(view.lines) != 1 or view.lines[0].name or not view.n or not view.lines[0].bands:
+        if (
+            view.result is None
+            or len(view.parts) != 1
+            or view.parts[0].name
+            or not (view.n and view.parts[0].intervals)
+        ):
             return
-        (line,) = view.lines
-        band = next(iter(line.bands.values()))
-        if self._last is not None and self._last[0] != view.round:
+        (part,) = view.parts
+        ends = next(iter(part.intervals.values()))
+        if self._last is not None and self._last[0] != view.result.round:
             number, last, value = self._last
-            self._rounds = [*self._rounds, Row(f"round {whole(number)}", last, value)][-_MOST_ROUNDS:]
-            self._bands = []
-        self._last = view.round, band, line.value
-        if not self._bands or _width(band) < _SHRUNK * _width(self._bands[-1][1]):
-            self._bands = [*self._bands, (view.n, band)][-_MOST_BANDS:]
+            self._rounds = [*self._rounds, PastInterval(f"round {whole(number)}", last, value)][-_MOST_ROUNDS:]
+            self._this_round = []
+        self._last = view.result.round, ends, part.value
+        if not self._this_round or _width(ends) < _SHRUNK * _width(self._this_round[-1][1]):
+            self._this_round = [*self._this_round, (view.n, ends)][-_MOST_INTERVALS:]
 
-    def before(self, n: int) -> Sequence[Row]:
-        """Earlier rounds, then the bands of fewer reports than `n`."""
-        return [*self._rounds, *(Row(_reports(number), band, None) for number, band in self._bands if number < n)]
+    def before(self, n: int) -> Sequence[PastInterval]:
+        """Earlier rounds, then the intervals of fewer reports than `n`."""
+        this_round = (PastInterval(_reports(number), ends, None) for number, ends in self._this_round if number < n)
+        return [*self._rounds, *this_round]
 
 
-def picture(view: View, past: Past, screen: Screen, height: int, told: str = "") -> list[str]:
-    """The lines.
-
-    Args:
-        view: what there is to see.
-        past: the bands of before.
-        screen: how wide, and whether it shows colours.
-        height: how many lines there is room for; with many parts as many of them as fit.
-        told: what happened to the connection or the task; empty for nothing.
-    """
-    head = [*_block(_heading(view, told), screen)]
+def picture(view: View, past: PastIntervals, screen: Screen, height: int, notice: str = "") -> list[str]:
+    """Draw a view in at most `height` lines, if possible: of many parts as many as fit."""
+    head = [*_block(_heading(view, notice), screen)]
     foot = ["", *_block([Facts([*_facts(view)])], screen)]
     room = height - len(head) - len(foot) - 1
-    if view.n is None:
+    if view.result is None:
         body = _block([Sentence("no estimate yet")], screen)
-    elif len(view.lines) == 1 and not view.lines[0].name:
-        body = [*_one(view, view.lines[0], past, screen)][: max(room, 1)]
+    elif len(view.parts) == 1 and not view.parts[0].name:
+        body = [*_one(view, view.parts[0], past, screen)][: max(room, 1)]
     else:
         body = [*_parts(view, screen, max(room, _LEAST_PARTS))]
     return [*head, "", *body, *foot]
 
 
 def refusals(refused: Mapping[str, int]) -> str:
-    """How many were refused, and why."""
+    """The number of refused reports, by reason."""
     why = ", ".join(f"{whole(count)} {reason}" for reason, count in refused.items())
     return f"{whole(sum(refused.values()))} refused" + (f": {why}" if why else "")
 
@@ -382,57 +294,58 @@ def _block(blocks: Iterable[Renderable], screen: Screen) -> list[str]:
     return [line for block in blocks for line in block.lines(screen)]
 
 
-def _heading(view: View, told: str) -> Iterator[Renderable]:
+def _heading(view: View, notice: str) -> Iterator[Renderable]:
     yield Sentence(view.title if view.title == view.id else f"{view.title} ({view.id})", "bold")
+    found = view.result or result_in({})
     of = f" of 0 to {whole(view.rounds - 1)}" if view.rounds is not None else ""
-    rounds = [f"round {whole(view.round)}{of}"] if view.rounds != 1 else []
-    yield Sentence(", ".join([*rounds, *([view.terms] if view.terms else []), view.state]), "dim")
-    if told:
-        yield Sentence(told, "red")
-    if view.warnings:
-        told = " ".join(f"{one.word}. {one.sentence}".strip() for one in view.warnings)
-        yield Sentence(f"Do not rely on this. {told}", "red")
+    rounds = f"round {whole(found.round)}{of}" if view.rounds != 1 else ""
+    epsilon = f"epsilon {found.epsilon}" if found.epsilon else ""
+    yield Sentence(", ".join(filter(None, (rounds, found.mechanism, epsilon, view.state))), "dim")
+    if notice:
+        yield Sentence(notice, "red")
+    if warnings := report_problems(found.estimate.monitor, found.flags):
+        words = " ".join(f"{one.word}. {one.sentence}".strip() for one in warnings)
+        yield Sentence(f"Do not rely on this. {words}", "red")
 
 
 def _facts(view: View) -> Iterator[Fact]:
-    if view.n is not None:
-        yield Fact("reports", f"{whole(view.n)} counted, {refusals(view.refused)}")
-    for remark in view.remarks:
-        yield Fact("look at", remark)
-    if view.updated_at:
-        yield Fact("updated", view.updated_at)
+    if view.result is None:
+        return
+    yield Fact("reports", f"{whole(view.result.estimate.n)} counted, {refusals(view.result.refused)}")
+    for target, reason in view.result.failures.items():
+        yield Fact("note", f"{target} could not be computed: {reason}")
+    if view.result.updated_at:
+        yield Fact("updated", view.result.updated_at)
 
 
-def _one(view: View, line: Line, past: Past, screen: Screen) -> Iterator[str]:
-    """The one number of a task: in words, then its band with those of before above it."""
-    if line.value is None:
+def _one(view: View, part: PartView, past: PastIntervals, screen: Screen) -> Iterator[str]:
+    """The one number of a task: in words, then its interval below the earlier ones."""
+    if part.value is None:
         yield from Sentence("no estimate yet" if not view.n else "no estimate").lines(screen)
         return
-    facts = [Fact("estimate", _value(line))]
-    facts += [Fact(_called(name, line, view), line.between(ends)) for name, ends in line.bands.items()]
+    facts = [Fact("estimate", _value(part))]
+    facts += [Fact(_label(name, part, view), part.wording.interval(*ends)) for name, ends in part.intervals.items()]
     yield from Facts(facts).lines(screen)
-    axis = line.axis or _hull(line, past)
-    if line.bands and axis is not None:
+    axis = part.axis or _hull([*part.intervals.values(), *(row.ends for row in past.before(1 << 62))])
+    if part.intervals and axis is not None:
         yield ""
-        yield from _shrinking(view, line, past, axis, screen)
+        yield from _shrinking(view, part, past, axis, screen)
 
 
-def _shrinking(view: View, line: Line, past: Past, axis: Band, screen: Screen) -> Iterator[str]:
-    """The bands of before, the one of now with its estimate, and the axis."""
-    now = Row(_reports(view.n or 0), next(iter(line.bands.values())), line.value)
+def _shrinking(view: View, part: PartView, past: PastIntervals, axis: Ends, screen: Screen) -> Iterator[str]:
+    """The earlier intervals, the current one with its estimate, and the axis."""
+    now = PastInterval(_reports(view.n or 0), next(iter(part.intervals.values())), part.value)
     before, margin = past.before(view.n or 0), " " * _INDENT
     left = max(width_of(row.label) for row in (now, *before))
     width = _bar_width(screen, left)
     for row in before:
-        drawn = draw_interval(row.band, axis, width, value=row.value, signs=HEAVY_DOTTED)
+        drawn = draw_interval(row.ends, axis, width, value=row.value, signs=HEAVY_DOTTED)
         yield f"{margin}{row.label:>{left}}  {screen.paint(drawn, 'dim')}"
-    yield f"{margin}{now.label:>{left}}  {draw_interval(now.band, axis, width, value=now.value, signs=HEAVY)}"
-    ends = (
-        exact(axis[0], scale=line.wording.factor),
-        plain(f"{exact(axis[1], scale=line.wording.factor)} {line.wording.unit}".rstrip()),
-    )
-    gap = max(width - sum(map(width_of, ends)), 1)
-    yield f"{margin}{'':{left}}  {ends[0]}{' ' * gap}{ends[1]}"
+    yield f"{margin}{now.label:>{left}}  {draw_interval(now.ends, axis, width, value=now.value, signs=HEAVY)}"
+    low, high = (exact(end, scale=part.wording.factor) for end in axis)
+    high = plain(f"{high} {part.wording.unit}".rstrip())
+    gap = max(width - width_of(low) - width_of(high), 1)
+    yield f"{margin}{'':{left}}  {low}{' ' * gap}{high}"
 
 
 def _reports(n: int) -> str:
@@ -440,67 +353,61 @@ def _reports(n: int) -> str:
 
 
 def _parts(view: View, screen: Screen, room: int) -> Iterator[str]:
-    """A line for each part: its name, its estimate, its band in words where there is room, and a bar."""
+    """A line for each part: its name, its estimate, its interval in words where there is room, and a bar."""
     shown = _chosen(view, room)
-    names = [_cut(plain(line.name), screen.width // 3) for line in shown]
-    values = [plain(_value(line)) for line in shown]
-    words = [_band_words(line) for line in shown]
+    names = [_cut(plain(part.name), screen.width // 3) for part in shown]
+    values = [plain(_value(part)) for part in shown]
+    firsts = [next(iter(part.intervals.values()), None) for part in shown]
+    words = [
+        "" if ends is None else part.wording.bare_interval(*ends) for part, ends in zip(shown, firsts, strict=True)
+    ]
     left, middle, right = (max(map(width_of, cells), default=0) for cells in (names, values, words))
     width = _bar_width(screen, left + 2 + middle)
-    beside = width - right - 2 >= _ROOMY_BAR
-    width -= right + 2 if beside else 0
-    for name, value, band, line in zip(names, values, words, shown, strict=True):
-        axis, drawn = line.axis or _hull(line), ""
-        if line.bands and axis is not None:
-            drawn = draw_interval(next(iter(line.bands.values())), axis, width, value=line.value, signs=HEAVY)
+    has_words = width - right - 2 >= _ROOMY_BAR
+    width -= right + 2 if has_words else 0
+    for name, value, word, ends, part in zip(names, values, words, firsts, shown, strict=True):
+        axis, drawn = part.axis or _hull(part.intervals.values()), ""
+        if ends is not None and axis is not None:
+            drawn = draw_interval(ends, axis, width, value=part.value, signs=HEAVY)
         text = f"{_padded(name, left)}  {' ' * (middle - width_of(value))}{value}  "
-        yield " " * _INDENT + (text + (f"{_padded(band, right)}  " if beside else "") + drawn).rstrip()
-    if len(shown) < len(view.lines):
-        which = f"the {'largest' if view.joint else 'first'} {whole(len(shown))} of {whole(len(view.lines))}"
+        yield " " * _INDENT + (text + (f"{_padded(word, right)}  " if has_words else "") + drawn).rstrip()
+    if len(shown) < len(view.parts):
+        which = f"the {'largest' if view.is_joint else 'first'} {whole(len(shown))} of {whole(len(view.parts))}"
         yield from Sentence(which, "dim").lines(screen)
-    named = {name: line for line in reversed(view.lines) for name in list(line.bands)[:1]}
-    for name, line in named.items():
-        at_once = ", all of them at once" if view.joint else ""
-        yield from Sentence(f"{_called(name, line, view)}{at_once}", "dim").lines(screen)
+    named = {name: part for part in reversed(view.parts) for name in list(part.intervals)[:1]}
+    for name, part in named.items():
+        yield from Sentence(_label(name, part, view) + (", simultaneous" if view.is_joint else ""), "dim").lines(screen)
 
 
-def _chosen(view: View, room: int) -> Sequence[Line]:
+def _chosen(view: View, room: int) -> Sequence[PartView]:
     """All parts, or as many as there is room for."""
-    if len(view.lines) < room:
-        return view.lines
-    if not view.joint:  # to pick the largest is to look at all, for which each band alone is not made
-        return view.lines[: room - _NOTES]
-    return sorted(view.lines, key=lambda line: -(line.value or 0.0))[: room - _NOTES]
+    if len(view.parts) < room:
+        return view.parts
+    # To pick the largest is to look at all of them, which takes simultaneous intervals.
+    return (_largest(view.parts) if view.is_joint else view.parts)[: room - _NOTES]
 
 
-def _value(line: Line) -> str:
-    return "none yet" if line.value is None else line.wording.value(line.value)
+def _value(part: PartView) -> str:
+    return "none yet" if part.value is None else part.wording.value(part.value)
 
 
-def _band_words(line: Line) -> str:
-    band = next(iter(line.bands.values()), None)
-    return "" if band is None else line.wording.bare_interval(*band)
-
-
-def _called(name: str, line: Line, view: View) -> str:
-    confidence = f"{exact(view.confidence, scale=100)} % " if view.confidence is not None else ""
-    return plain(f"{confidence}{interval_name(name, line.methods.get(name, ''))}")
+def _label(name: str, part: PartView, view: View) -> str:
+    confidence = None if view.result is None else view.result.confidence
+    level = "" if confidence is None else f"{exact(confidence, scale=100)} % "
+    return plain(f"{level}{interval_name(name, part.methods.get(name, ''))}")
 
 
 def _bar_width(screen: Screen, left: int) -> int:
     return min(max(screen.width - _INDENT - left - 2 - 1, _NARROWEST_BAR), _WIDEST_BAR)
 
 
-def _hull(line: Line, past: Past | None = None) -> Band | None:
-    """Of a task that is not published any more: from the least to the largest that was seen."""
-    bands = [*line.bands.values(), *(row.band for row in (past.before(1 << 62) if past is not None else ()))]
-    if not bands:
-        return None
-    return min(low for low, _ in bands), max(high for _, high in bands)
+def _hull(intervals: Collection[Ends]) -> Ends | None:
+    """The axis of a task that is no longer published: from the least to the largest end."""
+    return (min(low for low, _ in intervals), max(high for _, high in intervals)) if intervals else None
 
 
-def _width(band: Band) -> float:
-    return band[1] - band[0]
+def _width(ends: Ends) -> float:
+    return ends[1] - ends[0]
 
 
 def _cut(text: str, width: int) -> str:
@@ -514,99 +421,79 @@ def _padded(text: str, width: int) -> str:
     return text + " " * (width - width_of(text))
 
 
-class Show(Protocol):
-    """Where what is watched is shown."""
-
-    def __call__(self, watched: Watched) -> None:
-        """It has changed."""
-        ...
+Display: TypeAlias = Callable[[WatchedTask], None]
+"""Shows a task whenever it changed."""
 
 
 @contextmanager
-def drawn() -> Iterator[Show]:
-    """On the terminal that is standard output, until the block ends: then what was drawn is taken away."""
+def live_display() -> Iterator[Display]:
+    """Draw on the terminal that is standard output, and redraw in place; at the end of the block it is erased."""
     from rich.console import Console  # noqa: PLC0415 - a pipe needs none
     from rich.live import Live  # noqa: PLC0415 - as above
 
     console = Console(highlight=False, markup=False, emoji=False)
-    seen: list[Watched] = []
-    past = Past()
+    shown = WatchedTask("")
+    past = PastIntervals()
 
     def draw() -> "Text":
-        return _text(console, seen[-1], past) if seen else _text(console, Watched(""), past)
+        return _text(console, shown, past)
 
     with Live(get_renderable=draw, console=console, transient=True, refresh_per_second=4) as live:
 
-        def show(watched: Watched) -> None:
-            seen[:] = [watched]
+        def show(watched: WatchedTask) -> None:
+            nonlocal shown
+            shown = watched
             past.add(watched.view)
             live.refresh()
 
         yield show
 
 
-def _text(console: "Console", watched: Watched, past: Past) -> "Text":
-    """As wide and as high as the terminal is at this moment."""
+def _text(console: "Console", watched: WatchedTask, past: PastIntervals) -> "Text":
+    """The picture at the current size of the terminal."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
     width, height = console.size
     screen = replace(Screen.of(sys.stdout), width=max(width, 20), wraps=True)
-    found = picture(watched.view, past, screen, height - 1, watched.told) if watched.id else []
+    found = picture(watched.view, past, screen, height - 1, watched.notice) if watched.id else []
     return Text.from_ansi("\n".join(found), no_wrap=True, overflow="crop")
 
 
-@contextmanager
-def lines() -> Iterator[Show]:
-    """A line for each change."""
-    told = ""
+def line_display(*, as_json: bool) -> Display:
+    """Print a line for each change; as JSON each document as it was published, and notices on standard error."""
+    notice = last = ""
 
-    def show(watched: Watched) -> None:
-        nonlocal told
-        if watched.told != told:
-            told = watched.told
-            if told:
-                _write(f"{watched.id}: {told}")
-        if watched.document:
-            _write(_in_a_line(watched.view))
+    def show(watched: WatchedTask) -> None:
+        nonlocal notice, last
+        if watched.notice != notice:
+            notice = watched.notice
+            if notice and as_json:
+                _write(f"hush: {watched.id}: {notice}", sys.stderr)
+            elif notice:
+                _write(f"{watched.id}: {notice}", sys.stdout)
+        if not watched.document:
+            return
+        # ASCII, so that it cannot write to a terminal.
+        text = json.dumps(watched.document, sort_keys=True, separators=(",", ":")) if as_json else _line(watched.view)
+        if not as_json or text != last:
+            last = text
+            _write(text, sys.stdout)
 
-    yield show
-
-
-@contextmanager
-def as_json() -> Iterator[Show]:
-    """Each document as a line, as it was published; what else there is to say on standard error."""
-    told, document = "", ""
-
-    def show(watched: Watched) -> None:
-        nonlocal told, document
-        if watched.told != told:
-            told = watched.told
-            if told:
-                sys.stderr.write(printable(f"hush: {watched.id}: {told}") + "\n")
-        text = _dumped(watched.document)
-        if watched.document and text != document:
-            document = text
-            _write(text)
-
-    yield show
+    return show
 
 
-def is_drawn() -> bool:
-    """Whether standard output is a terminal on which something can be drawn again in its place."""
+def is_interactive() -> bool:
+    """Whether standard output is a terminal that can redraw in place."""
     return sys.stdout.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
-def _dumped(document: Mapping[str, object]) -> str:
-    """In one line of ASCII, so that it cannot write to a terminal."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-
-def _in_a_line(view: View) -> str:
-    rounds = "" if view.rounds == 1 else f" round {whole(view.round)},"
+def _line(view: View) -> str:
+    found = view.result or result_in({})
+    rounds = "" if view.rounds == 1 else f" round {whole(found.round)},"
     figures = f" {figures_of(view)}," if view.n else ""
-    return f"{view.id}:{rounds} {whole(view.n or 0)} counted,{figures} {refusals(view.refused)}, {view.state}"
+    return f"{view.id}:{rounds} {whole(view.n or 0)} counted,{figures} {refusals(found.refused)}, {view.state}"
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(printable(text) + "\n")
-    sys.stdout.flush()
+def _write(text: str, stream: TextIO) -> None:
+    stream.write(printable(text) + "\n")
+    stream.flush()

@@ -12,7 +12,16 @@ from hush_aggregator.charts import ASCII, HEAVY, draw_interval
 from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.presentation import report_problems, rows_of
 from hush_aggregator.result import encode, result_in
-from hush_aggregator.watch.terminal import Heard, News, Past, View, Watched, figures_of, picture, view_of
+from hush_aggregator.watch.terminal import (
+    Event,
+    EventKind,
+    PastIntervals,
+    View,
+    WatchedTask,
+    figures_of,
+    picture,
+    view_of,
+)
 from hush_common.task import Task, make_task
 from hush_common.terminal import Screen
 from hush_common.wire import Refusal
@@ -62,8 +71,8 @@ def number(
     ).to_document()
 
 
-def seen(view: View, width: int = 80, height: int = 40, past: Past | None = None) -> str:
-    return "\n".join(picture(view, past or Past(), Screen(width), height))
+def seen(view: View, width: int = 80, height: int = 40, past: PastIntervals | None = None) -> str:
+    return "\n".join(picture(view, past or PastIntervals(), Screen(width), height))
 
 
 def results() -> dict[str, tuple[Task, dict[str, object]]]:
@@ -117,9 +126,9 @@ def test_its_figures_are_those_that_results_prints_to_the_last_digit(name: str) 
 
 def test_while_reports_arrive_no_interval_is_shown_that_is_for_one_look_alone() -> None:
     live = view_of("heights", number(9, 150.0, 200.0, 170.0), NUMBER)
-    assert [[*line.bands] for line in live.lines] == [["anytime"]]
+    assert [[*part.intervals] for part in live.parts] == [["anytime"]]
     final = number(9, 150.0, 200.0, 170.0) | {"final": True}
-    assert [[*line.bands] for line in view_of("heights", final, NUMBER).lines] == [["reporters"]]
+    assert [[*part.intervals] for part in view_of("heights", final, NUMBER).parts] == [["reporters"]]
 
 
 @pytest.mark.parametrize("width", [30, 80, 200])
@@ -141,14 +150,14 @@ def test_of_many_categories_the_largest_are_shown_with_bands_that_hold_for_all_o
     assert "way 39" in shown
     assert "way 2 " not in shown
     assert f"{100 * (39 / 780 + 0.0312345678):.2f}" in shown
-    assert "all of them at once" in shown
+    assert "simultaneous" in shown
     assert len(shown.splitlines()) <= 20
     assert "the largest" in shown
     assert "and 35 more" in figures_of(view)
 
 
 def test_the_band_shrinks_below_those_of_before_and_earlier_rounds() -> None:
-    past = Past()
+    past = PastIntervals()
     for document in (number(3, 120.0, 220.0, 170.0), number(90, 125.0, 215.0, 170.0), number(800, 165.0, 180.0, 171.0)):
         past.add(view_of("heights", document, NUMBER))
     shown = seen(view_of("heights", number(900, 165.0, 180.0, 171.0), NUMBER), 60, past=past)
@@ -199,35 +208,35 @@ def test_whatever_anybody_publishes_cannot_write_to_the_terminal(
 ) -> None:
     task = make_task({"id": "heights", "title": "<b>[red]:smile:", "epsilon": "1", "domain": {"kind": "bit"}})
     view = view_of("heights", hostile, task if published else None)
-    past = Past()
+    past = PastIntervals()
     past.add(view)
     for height in (3, 40):
         assert unprintable(seen(view, 60, height, past)) == []
 
 
-def heard(watched: Watched, *news: Heard) -> list[bool]:
-    return [watched.hear(one) for one in news]
+def applied(watched: WatchedTask, *events: Event) -> list[bool]:
+    return [watched.update(one) for one in events]
 
 
-def estimate(document: dict[str, object]) -> Heard:
-    return Heard(News.ESTIMATE, json.dumps(document).encode())
+def estimate(document: dict[str, object]) -> Event:
+    return Event(EventKind.ESTIMATE, json.dumps(document).encode())
 
 
 def test_what_is_published_again_without_a_new_report_is_no_change() -> None:
-    watched = Watched("heights")
+    watched = WatchedTask("heights")
     first = number(9, 150.0, 200.0, 170.0)
     again = first | {"updated_at": "2030-01-01T00:00:00Z", "term": 5}
     more = number(9, 150.0, 200.0, 170.0, refused={Refusal.CLOSED: 1})
-    assert heard(watched, estimate(first), estimate(again), estimate(more)) == [True, False, True]
+    assert applied(watched, estimate(first), estimate(again), estimate(more)) == [True, False, True]
 
 
 def test_it_is_over_when_the_last_round_is_final_or_the_task_is_gone() -> None:
-    def over(*news: Heard) -> bool:
-        watched = Watched("daily")
-        heard(watched, *news)
+    def over(*events: Event) -> bool:
+        watched = WatchedTask("daily")
+        applied(watched, *events)
         return watched.is_over
 
-    task, gone = Heard(News.TASK, DAILY.payload), Heard(News.TASK)
+    task, gone = Event(EventKind.TASK, DAILY.payload), Event(EventKind.TASK)
     assert not over(task, estimate({"n": 1, "round": 0, "final": True}))
     assert not over(task, estimate({"n": 1, "round": 2}))
     assert over(task, estimate({"n": 1, "round": 2, "final": True}))
@@ -236,24 +245,26 @@ def test_it_is_over_when_the_last_round_is_final_or_the_task_is_gone() -> None:
 
 
 def test_a_task_that_is_withdrawn_and_a_connection_that_is_lost_are_told() -> None:
-    watched = Watched("heights")
-    heard(watched, Heard(News.TASK, NUMBER.payload), estimate(number(9, 150.0, 200.0, 170.0)), Heard(News.TASK))
-    assert "withdrawn" in watched.told
+    watched = WatchedTask("heights")
+    applied(
+        watched, Event(EventKind.TASK, NUMBER.payload), estimate(number(9, 150.0, 200.0, 170.0)), Event(EventKind.TASK)
+    )
+    assert "withdrawn" in watched.notice
     assert not watched.is_over
     assert watched.view.title == "How tall"  # what is known of it stays
-    heard(watched, Heard(News.LOST, b"mqtt://x: vanished; trying again"))
+    applied(watched, Event(EventKind.LOST, b"mqtt://x: vanished; trying again"))
     assert "vanished" in seen_with(watched)
-    heard(watched, Heard(News.THERE))
+    applied(watched, Event(EventKind.CONNECTED))
     assert "vanished" not in seen_with(watched)
 
 
-def seen_with(watched: Watched) -> str:
-    return "\n".join(picture(watched.view, Past(), Screen(200), 40, watched.told))
+def seen_with(watched: WatchedTask) -> str:
+    return "\n".join(picture(watched.view, PastIntervals(), Screen(200), 40, watched.notice))
 
 
 @pytest.mark.parametrize("payload", [b"[" * 100_000, b'{"n":NaN}', b"[]", b"\xff"])
 def test_what_is_no_estimate_is_told_and_what_came_before_stays(payload: bytes) -> None:
-    watched = Watched("heights")
-    heard(watched, estimate({"n": 3}), Heard(News.ESTIMATE, payload))
-    assert "is none" in watched.told
+    watched = WatchedTask("heights")
+    applied(watched, estimate({"n": 3}), Event(EventKind.ESTIMATE, payload))
+    assert "not valid" in watched.notice
     assert watched.view.n == 3
