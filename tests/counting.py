@@ -13,7 +13,7 @@ import aiomqtt
 from servers import Mosquitto, need
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import Task
@@ -41,7 +41,7 @@ async def aggregating(
     any_task: bool = False,
 ) -> AsyncIterator[Aggregator]:
     """An aggregator that counts into the file `path`, subscribed when the block begins."""
-    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
+    bus = MqttBroker(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
     with SqliteStore(path) as store:
         aggregator = Aggregator(bus, store, tasks=tasks, on_commit=on_commit, any_task=any_task)
         running = asyncio.create_task(aggregator.run(), name="aggregator")

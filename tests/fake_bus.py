@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from hush_aggregator.broker.session import Session
+from hush_aggregator.broker.session import BrokerSession
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, task_topic
 from hush_simulations.brokers.memory import MemoryBroker
@@ -68,7 +68,7 @@ class FakeBus(MemoryBroker):
             await asyncio.sleep(0.001)
 
     @asynccontextmanager
-    async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
+    async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
         assert list(filters) == [ALL_TASKS, ALL_REPORTS]
         if self._refuses:
             self._refuses -= 1

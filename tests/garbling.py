@@ -16,8 +16,8 @@ from commands import Shown
 from inputs import CALLS, NUMBER, SECRET, TASKS, Call, call, tasks_at_hand
 
 import hush_aggregator.commands.serve
-from hush_aggregator.broker.session import Session
-from hush_aggregator.estimation import InThread
+from hush_aggregator.broker.session import BrokerSession
+from hush_aggregator.estimation import ThreadEstimator
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import HushError
 from hush_common.topics import Delivery, report_topic
@@ -280,7 +280,7 @@ class _Parcel:
         pass
 
     @asynccontextmanager
-    async def connect(self, _filters: Sequence[str]) -> AsyncIterator[Session]:
+    async def connect(self, _filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
         yield self
 
     async def batch(self) -> list[Delivery]:
@@ -304,7 +304,7 @@ class _Parcel:
         pass
 
 
-class _Near(InThread):
+class _Near(ThreadEstimator):
     def __enter__(self) -> Self:
         return self
 
@@ -314,7 +314,7 @@ class _Near(InThread):
 
 def _delivering(messages: Sequence[Delivery]) -> AbstractContextManager[Any]:
     there = _Parcel(messages)
-    return patch.multiple(hush_aggregator.commands.serve, _buses=lambda *_: (there, None), InProcesses=_Near)
+    return patch.multiple(hush_aggregator.commands.serve, _buses=lambda *_: (there, None), ProcessEstimator=_Near)
 
 
 def shown(case: Garbled, directory: Path) -> Shown:

@@ -9,18 +9,18 @@ from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush_aggregator.aggregator import Aggregator
-    from hush_aggregator.broker.mqtt import MqttBus
+    from hush_aggregator.broker.mqtt import MqttBroker
     from hush_aggregator.estimate import Estimate, PartEstimate
-    from hush_aggregator.estimation import InProcesses
+    from hush_aggregator.estimation import ProcessEstimator
     from hush_aggregator.result import Result, ResultReader
     from hush_aggregator.store import SqliteReader, SqliteStore
 
 __all__ = [
     "Aggregator",
     "Estimate",
-    "InProcesses",
-    "MqttBus",
+    "MqttBroker",
     "PartEstimate",
+    "ProcessEstimator",
     "Result",
     "ResultReader",
     "SqliteReader",
@@ -30,8 +30,8 @@ __all__ = [
 _HOMES = {
     "Aggregator": "hush_aggregator.aggregator",
     "Estimate": "hush_aggregator.estimate",
-    "InProcesses": "hush_aggregator.estimation",
-    "MqttBus": "hush_aggregator.broker.mqtt",
+    "ProcessEstimator": "hush_aggregator.estimation",
+    "MqttBroker": "hush_aggregator.broker.mqtt",
     "PartEstimate": "hush_aggregator.estimate",
     "Result": "hush_aggregator.result",
     "ResultReader": "hush_aggregator.result",

@@ -3,7 +3,6 @@
 # Reports come over one connection. Tasks, estimates, recalls and the broker's own topics use a second one if possible,
 # so that they do not wait behind a backlog of reports. Each connection is restored on its own. If a broker closes one
 # connection of a user when another opens, everything uses one connection and waits for the backlog.
-
 import asyncio
 import logging
 import time
@@ -15,9 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from hush_aggregator.broker.session import Bus, OversizeGuard, Session
+from hush_aggregator.broker.session import Broker, BrokerSession, OversizeGuard
 from hush_aggregator.closing import StoreWatcher, TaskCloser
-from hush_aggregator.estimation import Estimator, InThread
+from hush_aggregator.estimation import Estimator, ThreadEstimator
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.intake import (
     BacklogWatch,
@@ -31,9 +30,9 @@ from hush_aggregator.intake import (
 )
 from hush_aggregator.logs import fields
 from hush_aggregator.ownership import Ownership, OwnershipClaim, shown
-from hush_aggregator.recalls import Recalls
+from hush_aggregator.recalls import RecallManager
 from hush_aggregator.release import EstimatePublisher
-from hush_aggregator.result import Counted, Result, ResultReader, utc_now
+from hush_aggregator.result import Result, ResultReader, RoundCounts, utc_now
 from hush_aggregator.store.base import CommitOutcome, Store
 from hush_aggregator.tasks import KnownTasks, NoRoomError
 from hush_common.aio import Backoff, cancellable, run_to_completion
@@ -155,12 +154,12 @@ _ATTEMPTS = 2
 _TASKS_S = 2.0
 
 
-class Separate(NamedTuple):
+class SeparateConnections(NamedTuple):
     """Two connections to one broker."""
 
-    intake: Bus  # for reports; it has the persistent session
+    intake: Broker  # for reports; it has the persistent session
     # For everything else. Its session persists too: a broker that confuses the two must not end that of the intake.
-    control: Bus
+    control: Broker
 
 
 class _OneConnectionError(Exception):
@@ -175,12 +174,12 @@ class Aggregator:
     """Counts the reports that a broker delivers into a store, and releases estimates.
 
     Args:
-        bus: the broker.
+        broker: the connection.
         store: opened by the caller, who closes it after `run` has returned; used in one worker thread.
         tasks: tasks of one's own: stored first, so that no other task takes their ids, and published retained.
         name: in log lines.
         confidence: nominal coverage of the intervals, inside (0, 1).
-        estimator: makes the estimates, by default in a thread; `InProcesses` keeps slow ones from holding up the rest.
+        estimator: computes the estimates, by default in a thread; with `ProcessEstimator` slow ones delay nothing.
         clock: the time, aware.
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
@@ -189,12 +188,12 @@ class Aggregator:
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
         announcing: tells Home Assistant of the tasks; None where there is none.
-        separate: two connections instead of one, as long as the broker lets both be; None for `bus` alone.
+        separate: two connections instead of one, as long as the broker lets both be; None for `broker` alone.
     """
 
     def __init__(
         self,
-        bus: Bus,
+        broker: Broker,
         store: Store,
         *,
         tasks: Sequence[Task] = (),
@@ -209,18 +208,18 @@ class Aggregator:
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
         announcing: Announcing | None = None,
-        separate: Separate | None = None,
+        separate: SeparateConnections | None = None,
     ) -> None:
-        self._bus, self._store, self._announcing = bus, store, announcing
+        self._broker, self._store, self._announcing = broker, store, announcing
         self._separate = separate
         self._tasks = KnownTasks(store, tasks)
         self._name, self._clock, self._settle_s = name, clock, settle_s
         self._on_commit, self._ready = on_commit, ready
         self._any_task = self._patient = any_task
         self._at_start: dict[str, tuple[int, int]] = {}  # latest round and its reports, of tasks not published yet
-        self._session: Session | None = None
+        self._session: BrokerSession | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
-        estimator = estimator or InThread()
+        estimator = estimator or ThreadEstimator()
         self._results = ResultReader(
             store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
         )
@@ -241,7 +240,7 @@ class Aggregator:
             sign=self._ownership.sign,
             rank=self._tasks.rank,
         )
-        self._recalls = Recalls(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
+        self._recalls = RecallManager(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
         self._closer = TaskCloser(
             store,
             self._tasks,
@@ -264,7 +263,7 @@ class Aggregator:
         self._backlog = BacklogWatch(lambda: self._recalls.stored)
         self._watch = StoreWatcher(partial(self._in_worker, store.changes))
         for refresh in (self._refresh, self._recalls.refresh, self._closer.refresh):
-            self._watch.tell(refresh)
+            self._watch.add_listener(refresh)
 
     @property
     def connected(self) -> bool:
@@ -348,17 +347,17 @@ class Aggregator:
 
     async def _connect(self) -> None:
         """Serve a connection for everything until it is lost."""
-        async with self._bus.connect((ALL_TASKS, ALL_REPORTS)) as session:
-            self._alone.connected(self._bus.name)
+        async with self._broker.connect((ALL_TASKS, ALL_REPORTS)) as session:
+            self._alone.connected(self._broker.name)
             async with self._counting(session):
                 await self._serve(session, self._receive(session))
 
     async def _connect_intake(self) -> None:
         """Serve a connection for reports until it is lost."""
-        bus = self._bus if self._separate is None else self._separate.intake
+        broker = self._broker if self._separate is None else self._separate.intake
         # Where every task is counted they come with the reports, each before the first report that answers it.
-        async with bus.connect((ALL_TASKS, ALL_REPORTS) if self._any_task else (ALL_REPORTS,)) as session:
-            self._intake.connected(bus.name)
+        async with broker.connect((ALL_TASKS, ALL_REPORTS) if self._any_task else (ALL_REPORTS,)) as session:
+            self._intake.connected(broker.name)
             self._intake_is_open.set()
             try:
                 async with self._counting(session):
@@ -372,12 +371,12 @@ class Aggregator:
 
     async def _connect_control(self) -> None:
         """Serve a connection for everything else until it is lost."""
-        bus = self._bus if self._separate is None else self._separate.control
+        broker = self._broker if self._separate is None else self._separate.control
         await self._intake_is_open.wait()
         self._control_since = asyncio.get_running_loop().time()
         try:
-            async with bus.connect(() if self._any_task else (ALL_TASKS,)) as session:
-                self._control.connected(bus.name)
+            async with broker.connect(() if self._any_task else (ALL_TASKS,)) as session:
+                self._control.connected(broker.name)
                 noting = asyncio.create_task(self._note_tasks(session), name="hush-note-tasks")
                 try:
                     await self._serve(session, self._pass_by(session))
@@ -390,7 +389,7 @@ class Aggregator:
                     self._use_one(f"refuses a second connection ({error.message})")
             raise
 
-    async def _note_tasks(self, session: Session) -> None:
+    async def _note_tasks(self, session: BrokerSession) -> None:
         """Set an event once the retained tasks have arrived over a new connection."""
         since = asyncio.get_running_loop().time()
         while session.current_until < since or session.waiting:  # noqa: ASYNC110 - nothing tells
@@ -420,14 +419,14 @@ class Aggregator:
         _LOG.warning(
             "%s %s: from now on there is one, and estimates, tasks and recalls wait behind a backlog of reports; "
             "give them a user of their own with --control-user",
-            self._bus.name,
+            self._broker.name,
             why,
             extra=fields("one_connection"),
         )
         raise _OneConnectionError
 
     @asynccontextmanager
-    async def _counting(self, session: Session) -> AsyncIterator[None]:
+    async def _counting(self, session: BrokerSession) -> AsyncIterator[None]:
         """Note the session over which reports come."""
         self._session = session
         try:
@@ -438,7 +437,7 @@ class Aggregator:
             self._note_repeated(session)
             self._repeated += session.repeated
 
-    async def _serve(self, connection: Session, work: Coroutine[None, None, NoReturn]) -> NoReturn:
+    async def _serve(self, connection: BrokerSession, work: Coroutine[None, None, NoReturn]) -> NoReturn:
         """Publish and react until the connection is lost; `work` runs meanwhile."""
         session = self._oversize_guard.guard(connection)
         try:
@@ -460,7 +459,7 @@ class Aggregator:
             raise
         raise AssertionError  # a group whose body waits for ever does not end
 
-    def _note_repeated(self, session: Session) -> None:
+    def _note_repeated(self, session: BrokerSession) -> None:
         """Log the first packet id that was in flight twice: acknowledged in order, nothing is lost by it."""
         if session.repeated and not self._has_repeated:
             self._has_repeated = True
@@ -468,12 +467,12 @@ class Aggregator:
             _LOG.warning(
                 "%s has more messages in flight than there are packet ids%s; every one is counted, since they are "
                 "acknowledged in order; update a mosquitto older than 2.0.13, and set max_inflight_messages 1000",
-                self._bus.name,
+                self._broker.name,
                 f" ({version})" if version else "",
                 extra=fields("packet_ids_repeated", count=session.repeated),
             )
 
-    async def _pass_by(self, session: Session) -> NoReturn:
+    async def _pass_by(self, session: BrokerSession) -> NoReturn:
         """Read the tasks that are published for other stores."""
         while True:
             deliveries = await session.batch()
@@ -484,7 +483,7 @@ class Aggregator:
                 await asyncio.sleep(0)  # there may be thousands
             session.acknowledge([delivery.number for delivery in deliveries])
 
-    async def _receive(self, session: Session) -> NoReturn:
+    async def _receive(self, session: BrokerSession) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
         pending = PendingReports(self._settle_s if self._patient else 0)
         self._patient = self._any_task
@@ -500,14 +499,14 @@ class Aggregator:
             if pending.overflowed and pending.settled:
                 self._patient = False
                 raise BrokerError(
-                    self._bus.name, "too many reports of unknown tasks to hold; the broker will deliver them again"
+                    self._broker.name, "too many reports of unknown tasks to hold; the broker will deliver them again"
                 )
             if ready:
                 await self._ready()
                 await run_to_completion(self._count(session, ready, taken))
                 self._note_repeated(session)
 
-    async def _take_in(self, session: Session, message: TaskMessage) -> None:
+    async def _take_in(self, session: BrokerSession, message: TaskMessage) -> None:
         if not self._any_task:
             self._tasks.pass_by(message.task_id, message.payload)
         elif why := self._tasks.full(message.task_id, message.payload):
@@ -517,7 +516,7 @@ class Aggregator:
         session.acknowledge((message.number,))
         return await asyncio.sleep(0)  # there may be thousands
 
-    async def _learn(self, session: Session, message: TaskMessage) -> None:
+    async def _learn(self, session: BrokerSession, message: TaskMessage) -> None:
         if not self._tasks.has(message.task_id, message.payload):
             try:
                 task = await self._in_worker(self._tasks.learn, message.task_id, message.payload)
@@ -531,7 +530,7 @@ class Aggregator:
                 _LOG.info("learned task %s, digest %s", task.id, task.digest.hex(), extra=said)
         session.acknowledge((message.number,))
 
-    async def _count(self, session: Session, reports: list[ReportMessage], taken: float) -> None:
+    async def _count(self, session: BrokerSession, reports: list[ReportMessage], taken: float) -> None:
         """Decode, admit, commit; then, and only then, acknowledge."""
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         session.acknowledge([report.number for report in reports])
@@ -578,14 +577,14 @@ class Aggregator:
             self._publisher.mark({task_id})
             self._ownership.look_at({task_id})
 
-    async def _counted(self, task_ids: Sequence[str]) -> list[Counted]:
+    async def _counted(self, task_ids: Sequence[str]) -> list[RoundCounts]:
         return await self._results.latest([self._tasks[task_id] for task_id in task_ids if task_id in self._tasks])
 
     async def _in_worker(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *args)
 
 
-async def _batch(session: Session, until: float | None) -> list[Delivery]:
+async def _batch(session: BrokerSession, until: float | None) -> list[Delivery]:
     """The next batch, or an empty one at the time `until`."""
     try:
         async with asyncio.timeout_at(until):

@@ -21,29 +21,17 @@ _EIGHTHS = "▏▎▍▌▋▊▉"
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """The characters of an interval on an axis.
+    """The characters of an interval on an axis."""
 
-    Args:
-        axis: where there is nothing else.
-        line: from end to end.
-        low: the lower end.
-        high: the upper end.
-        value: the estimate.
-        truth: a second point.
-        both: two points in one column.
-        below: an estimate left of the axis.
-        above: an estimate right of the axis.
-    """
-
-    axis: str
-    line: str
+    axis: str  # where there is nothing else
+    line: str  # from end to end
     low: str
     high: str
-    value: str
-    truth: str = "◆"
-    both: str = "◉"
-    below: str = "◂"
-    above: str = "▸"
+    value: str  # the estimate
+    truth: str = "◆"  # a second point
+    both: str = "◉"  # two points in one column
+    below: str = "◂"  # an estimate left of the axis
+    above: str = "▸"  # an estimate right of the axis
 
 
 ENDS = Signs(" ", "─", "├", "┤", "●")
@@ -116,53 +104,32 @@ def draw_interval(
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A length, from zero.
-
-    Args:
-        name: its label.
-        value: its length, at least 0.
-        text: the value in words.
-    """
+    """A length, from zero."""
 
     name: str
-    value: float
-    text: str
+    value: float  # its length, at least 0
+    text: str  # the value in words
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An interval.
-
-    Args:
-        name: its label.
-        low: its lower end.
-        high: its upper end.
-        value: a point, or None.
-        truth: a second point, or None.
-        text: a figure for it.
-    """
+    """An interval."""
 
     name: str
     low: float
     high: float
     value: float | None
     truth: float | None = None
-    text: str = ""
+    text: str = ""  # a figure for it
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Bars that begin in one column; the longest is as wide as the screen allows.
+    """Bars that begin in one column; the longest is as wide as the screen allows."""
 
-    Args:
-        title: above them.
-        bars: at least one.
-        signs: whether the terminal can show more than ASCII.
-    """
-
-    title: str
-    bars: Sequence[Bar]
-    signs: bool = True
+    title: str  # above them
+    bars: Sequence[Bar]  # at least one
+    signs: bool = True  # whether the terminal can show more than ASCII
 
     def lines(self, screen: Screen) -> list[str]:
         """Return the title, and a line for each bar; more if its name is long."""
@@ -174,27 +141,16 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Intervals on one axis, with its ends below.
+    """Intervals on one axis, with its ends below."""
 
-    Args:
-        title: above them.
-        ranges: at least one.
-        ends: of the axis, in words.
-        logarithmic: whether the axis is; then all numbers are positive.
-        signs: whether the terminal can show more than ASCII.
-        value: what the first point of a range is.
-        also: what the second point is.
-        shared: the axis, if several charts have the same one; else it fits the ranges.
-    """
-
-    title: str
-    ranges: Sequence[Range]
-    ends: tuple[str, str]
-    logarithmic: bool = False
-    signs: bool = True
-    value: str = "estimate"
-    also: str = "truth"
-    shared: tuple[float, float] | None = None
+    title: str  # above them
+    ranges: Sequence[Range]  # at least one
+    ends: tuple[str, str]  # of the axis, in words
+    logarithmic: bool = False  # whether the axis is; then all numbers are positive
+    signs: bool = True  # whether the terminal can show more than ASCII
+    value: str = "estimate"  # what the first point of a range is
+    also: str = "truth"  # what the second point is
+    shared: tuple[float, float] | None = None  # the axis, if several charts have the same one; else it fits the ranges
 
     def lines(self, screen: Screen) -> list[str]:
         """Return the title with a legend, a line for each interval, and the ends of the axis."""
@@ -229,19 +185,12 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Columns of names, drawings and figures.
+    """Columns of names, drawings and figures."""
 
-    Args:
-        labels: lines of each name.
-        texts: of each row.
-        names: columns of the names.
-        room: columns of the drawings.
-    """
-
-    labels: Sequence[Sequence[str]]
-    texts: Sequence[str]
-    names: int
-    room: int
+    labels: Sequence[Sequence[str]]  # lines of each name
+    texts: Sequence[str]  # of each row
+    names: int  # columns of the names
+    room: int  # columns of the drawings
 
     @classmethod
     def of(cls, screen: Screen, names: Sequence[str], texts: Sequence[str]) -> "_Rows":

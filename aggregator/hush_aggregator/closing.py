@@ -13,7 +13,7 @@ from functools import partial
 from typing import NoReturn
 
 from hush_aggregator.store import SqliteStore
-from hush_aggregator.store.base import State, Store, Worker
+from hush_aggregator.store.base import Store, TaskState, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.errors import StoreError
 from hush_common.task import CLOCK_SKEW
@@ -23,14 +23,14 @@ LASTING_S = 300.0
 
 
 class Debounce:
-    """Tells whether something has been true for a while, by a monotonic clock."""
+    """Checks whether something has been true for a while, by a monotonic clock."""
 
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
         self._since: dict[Hashable, float] = {}
 
     def holds(self, what: Hashable, *, now: bool) -> bool:
-        """Whether it was true at every call for `LASTING_S`."""
+        """Return whether it was true at every call for `LASTING_S`."""
         if not now:
             self._since.pop(what, None)
             return False
@@ -40,7 +40,7 @@ class Debounce:
         self._since.pop(what, None)
 
 
-_LOOK_S = 60.0  # the clock may have been set
+_CHECK_S = 60.0  # the clock may have been set
 _AFTER_S = 0.01
 _NOTHING = timedelta(0)
 
@@ -66,14 +66,14 @@ class TaskCloser:
         self._changed = changed
         self._lasting = Debounce(lambda: asyncio.get_running_loop().time())
         self._marks: frozenset[tuple[bytes, int]] = frozenset()
-        self._silent: set[str] = set()  # tasks that no device answers any more, as far as was told
+        self._silent: set[str] = set()  # tasks that devices no longer answer, reported already
 
     async def refresh(self) -> None:
         """Read the marks again: a command may have set one."""
         marks = await self._work(self._store.marks)
         digests = {digest for digest, _ in marks - self._marks}
         self._marks = marks
-        await self._tell({task_id for task_id, task in self._tasks.items() if task.digest in digests})
+        await self._report({task_id for task_id, task in self._tasks.items() if task.digest in digests})
 
     async def serve(self) -> NoReturn:
         """Mark what is over, until cancelled."""
@@ -82,11 +82,11 @@ class TaskCloser:
             await asyncio.sleep(wait)
 
     async def _step(self) -> float:
-        """Look at every task; return in how many seconds to look again."""
-        now, grace, wait = self._clock(), self._grace(), _LOOK_S
+        """Check every task; return the seconds until the next check."""
+        now, grace, wait = self._clock(), self._grace(), _CHECK_S
         silent, over = set[str](), set[str]()
         for task_id, task in self._tasks.items():
-            if task.closes is None or self._tasks.rows[task_id].state is State.CLOSED:
+            if task.closes is None or self._tasks.rows[task_id].state is TaskState.CLOSED:
                 continue
             left = task.closes - now
             last = left + grace.get(task_id, CLOCK_SKEW)
@@ -95,7 +95,7 @@ class TaskCloser:
             if self._lasting.holds(task.digest, now=last < _NOTHING):
                 over.add(task_id)
             wait = min([wait, *(span.total_seconds() + _AFTER_S for span in (left, last) if span >= _NOTHING)])
-        await self._tell(silent - self._silent)
+        await self._report(silent - self._silent)
         self._silent = silent
         for task_id in sorted(over):
             await self._work(partial(self._store.close_task, task_id))
@@ -104,18 +104,18 @@ class TaskCloser:
             await self.refresh()
         return wait
 
-    async def _tell(self, task_ids: set[str]) -> None:
+    async def _report(self, task_ids: set[str]) -> None:
         if task_ids:
             await self._changed(task_ids)
 
 
 MADE = date(2026, 11, 22)
-"""No hush like this was there before that day. To be raised with each release."""
+"""The day of this version: no clock can be earlier. To be raised with each release."""
 
 _LOG = logging.getLogger("hush.aggregator")
 _NOTE_EVERY_S = 3600.0
-_LOOK_EVERY_S = 1.0
-_TELL_EVERY = 600  # looks
+_CHECK_EVERY_S = 1.0
+_LOG_EVERY = 600  # checks
 _MADE_AT = re.compile(rb'"updated_at":"([0-9TZ:+.-]{1,40})"')
 
 
@@ -124,13 +124,9 @@ def _now() -> datetime:
 
 
 class ClockCheck:
-    """Compares the clock with what the store and the build know.
+    """Compares the clock with the newest day in the store, and with the day of the build (`made`).
 
-    Args:
-        store: remembers the newest day.
-        accept: take the clock for right, whatever they know; the store then begins anew from today.
-        made: the day of the build.
-        now: the time, aware.
+    With `accept`, the clock is trusted, and the store continues from today.
     """
 
     def __init__(
@@ -140,13 +136,13 @@ class ClockCheck:
         self._now = now
         self._made = date.min if accept else made
         self._newest = store.newest_day or date.min
-        self._doubted = False
+        self._is_logged = False
         if accept:
             self._newest = date.min
             store.note_day(self._today())
 
     def problem(self) -> str | None:
-        """Return why the clock cannot be right; None if it can."""
+        """Return why the clock cannot be right, if so."""
         today = self._today()
         if today >= max(self._made, self._newest):
             return None
@@ -159,25 +155,25 @@ class ClockCheck:
 
     async def wait_until_plausible(self) -> None:
         """Return once the clock can be right."""
-        looks = 0
+        checks = 0
         while (problem := self.problem()) is not None:
-            if looks % _TELL_EVERY == 0:
+            if checks % _LOG_EVERY == 0:
                 _LOG.error(
                     "%s: reports wait on the broker, uncounted and unacknowledged; set the clock, "
                     "or start once with --accept-clock if it is right",
                     problem,
                 )
-            looks += 1
-            await asyncio.sleep(_LOOK_EVERY_S)
-        if looks:
+            checks += 1
+            await asyncio.sleep(_CHECK_EVERY_S)
+        if checks:
             _LOG.info("the clock is plausible again: counting")
 
     def look_at(self, estimate: bytes) -> None:
-        """Log once if a retained estimate is from the future. It decides nothing."""
+        """Log once if a retained estimate is from the future. It has no other effect."""
         made = _time_of(estimate)
-        if self._doubted or made is None or made - self._now() <= CLOCK_SKEW:
+        if self._is_logged or made is None or made - self._now() <= CLOCK_SKEW:
             return
-        self._doubted = True
+        self._is_logged = True
         _LOG.warning(
             "an estimate on this broker is from %s, which this clock has not reached: is the clock slow? Anyone who "
             "may write estimates can forge that, so reports are counted all the same",
@@ -185,13 +181,13 @@ class ClockCheck:
         )
 
     def note(self) -> None:
-        """Remember the day, if it can be right."""
+        """Store the day, if it can be right."""
         if self.problem() is None and (today := self._today()) != self._newest:
             self._store.note_day(today)
             self._newest = today
 
     async def run(self) -> None:
-        """Remember the day once an hour, until cancelled."""
+        """Store the day once an hour, until cancelled."""
         while True:
             try:
                 await asyncio.to_thread(self.note)
@@ -204,7 +200,7 @@ class ClockCheck:
 
 
 def _time_of(estimate: bytes) -> datetime | None:
-    """When a result document says that it was made; None if it does not say."""
+    """The time in a result document, if there is one."""
     found = _MADE_AT.search(estimate)
     if found is None:
         return None
@@ -215,33 +211,25 @@ def _time_of(estimate: bytes) -> datetime | None:
 
 
 class StoreWatcher:
-    """Tells that another process has written to the store. What the aggregator writes itself tells nothing."""
+    """Calls listeners after another process has written to the store."""
 
     def __init__(self, changes: Callable[[], Awaitable[int]]) -> None:
         self._changes = changes
         self._listeners: list[Callable[[], Awaitable[None]]] = []
         self._last: int | None = None
 
-    def tell(self, listener: Callable[[], Awaitable[None]]) -> None:
-        """Await `listener` after each change, in the order in which they were named."""
+    def add_listener(self, listener: Callable[[], Awaitable[None]]) -> None:
+        """Await `listener` after each change, after those added before."""
         self._listeners.append(listener)
 
     async def begin(self) -> None:
-        """Remember the store of now: to be awaited before it is read for the first time, so that nothing slips by.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
+        """Note the state of the store; to be awaited before it is first read, so that no change is missed."""
         self._last = await self._changes()
 
     async def run(self) -> NoReturn:
-        """Look once a second, until cancelled.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Check once a second, until cancelled; raises `StoreError` if the store cannot be read."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
             now = await self._changes()
             if now != self._last:
                 self._last = now

@@ -2,7 +2,6 @@
 
 # A thread is enough for a program of one's own. A service uses processes: Python runs one thread at a time, a long
 # calculation in C (numpy, large integers) blocks all others, and a thread cannot be ended when the service stops.
-
 import asyncio
 import logging
 import os
@@ -38,7 +37,7 @@ TOO_SLOW = "too_slow"
 BATCH_S = 0.1
 """Seconds after which no further estimate of a batch begins."""
 
-Asked = tuple[Task, Tally]
+EstimateInput = tuple[Task, Tally]
 """What an estimate is to be made of."""
 
 
@@ -62,7 +61,7 @@ class Estimator(Protocol):
         """The estimate, or why there is none; never raises. Cancelling it gives the estimate up."""
         ...
 
-    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+    async def many(self, asked: Sequence[EstimateInput], confidence: float, made: list[Estimate | Failure]) -> None:
         """Make the estimates one after the other, in order, and append each to `made` as soon as it is made.
 
         At least one is made; after `BATCH_S` no further one begins. Cancelling it gives up the one at hand.
@@ -70,22 +69,22 @@ class Estimator(Protocol):
         ...
 
 
-class InThread:
+class ThreadEstimator:
     """Estimates in a thread. One that is given up runs on to its end all the same: a thread cannot be ended."""
 
     async def prepare(self) -> None:
         """A thread needs no preparation."""
 
     async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
-        return await asyncio.to_thread(attempted, task, tally, confidence)
+        return await asyncio.to_thread(try_estimate, task, tally, confidence)
 
-    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
-        await one_by_one(self, asked, confidence, made)
+    async def many(self, asked: Sequence[EstimateInput], confidence: float, made: list[Estimate | Failure]) -> None:
+        await estimate_each(self, asked, confidence, made)
 
 
-async def one_by_one(
+async def estimate_each(
     make: Callable[[Task, Tally, float], Awaitable[Estimate | Failure]],
-    asked: Sequence[Asked],
+    asked: Sequence[EstimateInput],
     confidence: float,
     made: list[Estimate | Failure],
 ) -> None:
@@ -98,7 +97,7 @@ async def one_by_one(
             return
 
 
-def attempted(task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
+def try_estimate(task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
     """The estimate of one round, or why there is none. Blocks as long as it takes, and never raises."""
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):  # `estimate` itself may be stricter
@@ -122,7 +121,7 @@ _DONE = "done"  # after the last answer to a request
 _NICER = 5  # steps of politeness: reports are counted first
 
 
-class InProcesses:
+class ProcessEstimator:
     """Estimates in processes, one for each that runs at the same time. One process waits for the next estimate.
 
     Use as a context manager: at its end all of them are ended, whatever they are doing.
@@ -161,10 +160,10 @@ class InProcesses:
         await self.many([(task, tally)], confidence, made)
         return made[0]
 
-    async def many(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+    async def many(self, asked: Sequence[EstimateInput], confidence: float, made: list[Estimate | Failure]) -> None:
         await self.prepare()
         if not self._idle:
-            await one_by_one(InThread(), asked, confidence, made)
+            await estimate_each(ThreadEstimator(), asked, confidence, made)
             return
         process = self._idle.pop()
         try:
@@ -225,7 +224,7 @@ class _Process:
         """Wait until it says that it is there; False if it ended before."""
         return self._hear() is True
 
-    def ask(self, asked: Sequence[Asked], confidence: float, made: list[Estimate | Failure]) -> None:
+    def ask(self, asked: Sequence[EstimateInput], confidence: float, made: list[Estimate | Failure]) -> None:
         """See `Estimator.many`. If the process ends, so does the estimate at hand."""
         try:
             pickle.dump(([(task.payload, tally) for task, tally in asked], confidence), self._requests)
@@ -270,7 +269,7 @@ def work() -> None:
         items, confidence = asked.get()
         until = time.monotonic() + BATCH_S
         for payload, tally in items:
-            _answer(answers, attempted(decode_task(payload), tally, confidence))
+            _answer(answers, try_estimate(decode_task(payload), tally, confidence))
             if time.monotonic() >= until:
                 break
         _answer(answers, _DONE)

@@ -25,7 +25,7 @@ _LARGE = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class PrivacyLoss:
     """What somebody can conclude from some of the reports of one device."""
 
     what: str  # from which reports, to begin a sentence with: "From all 12 rounds together"
@@ -41,7 +41,7 @@ class Loss:
     def sentence(self) -> str:
         """The whole of it, for a person."""
         besides = f" {self.besides}" if self.besides else ""
-        return f"{self.what}, somebody who guessed fifty-fifty can become {sure(self.epsilon)}.{besides}"
+        return f"{self.what}, somebody who guessed fifty-fifty can become {certainty(self.epsilon)}.{besides}"
 
     @property
     def weak(self) -> bool:
@@ -49,20 +49,20 @@ class Loss:
         return self.epsilon > WEAK_ABOVE
 
 
-def percent(epsilon: Fraction, prior: Fraction = EVEN) -> str:
+def certainty_percent(epsilon: Fraction, prior: Fraction = EVEN) -> str:
     """What chance an observer can give one of two answers at most: "73.2 %". Rounded up, and never to certainty."""
     return percent_at_most(at_most_sure(epsilon, prior))
 
 
-def sure(epsilon: Fraction, prior: Fraction = EVEN) -> str:
+def certainty(epsilon: Fraction, prior: Fraction = EVEN) -> str:
     """The same in words: "at most 73.2 % sure", and where no decimals suffice "as good as certain"."""
-    chance = percent(epsilon, prior)
+    chance = certainty_percent(epsilon, prior)
     return f"as good as certain: {chance}" if chance.startswith(_ENDLESS) else f"at most {chance} sure"
 
 
 def from_to(epsilon: Fraction, prior: Fraction) -> tuple[str, str]:
     """A chance before, and the largest that it can become: "1 %", "2.7 %"."""
-    return f"{at_most(100 * prior, 0)} %", percent(epsilon, prior)
+    return f"{at_most(100 * prior, 0)} %", certainty_percent(epsilon, prior)
 
 
 def factor(epsilon: Fraction) -> str:
@@ -74,25 +74,25 @@ def factor(epsilon: Fraction) -> str:
     return f"{at_most(upper, 2 if epsilon >= _FINE else 7)} times"
 
 
-def dearest(task: Task) -> Loss:
+def largest_loss(task: Task) -> PrivacyLoss:
     """The most that can be concluded: from everything a device ever sends for the task, under its dearest offer."""
-    return next(losses(task))
+    return next(privacy_losses(task))
 
 
-def losses(task: Task) -> Iterator[Loss]:
+def privacy_losses(task: Task) -> Iterator[PrivacyLoss]:
     """What can be concluded, the most first: from all rounds and from one, and under each offer."""
     rounds = whole(task.rounds)
     for epsilon in reversed(task.offers or (task.epsilon,)):
         choice = f" (if it chose the offer of {decimal_text(epsilon)})" if task.offers else ""
         if task.rounds == 1:
-            yield Loss(f"From your device's answer{choice}", epsilon)
+            yield PrivacyLoss(f"From your device's answer{choice}", epsilon)
         elif task.repeat == "sticky":
             changes = "They can also see in which rounds your answer changed, and no number bounds that."
-            yield Loss(f"From all {rounds} rounds together", epsilon, changes)
-            yield Loss("From all rounds together, if your answer never changes", epsilon / task.draws)
+            yield PrivacyLoss(f"From all {rounds} rounds together", epsilon, changes)
+            yield PrivacyLoss("From all rounds together, if your answer never changes", epsilon / task.draws)
         else:
-            yield Loss(f"From all {rounds} rounds together{choice}", epsilon)
-            yield Loss(f"From one round{choice}", epsilon / task.draws)
+            yield PrivacyLoss(f"From all {rounds} rounds together{choice}", epsilon)
+            yield PrivacyLoss(f"From one round{choice}", epsilon / task.draws)
 
 
 _CONFIDENCE = 0.95
@@ -205,10 +205,10 @@ def _price(task: Task) -> str:
 
 
 def _observer(task: Task) -> str:
-    all_of_it = f"who was 50/50 between two values becomes {sure(task.epsilon)}"
+    all_of_it = f"who was 50/50 between two values becomes {certainty(task.epsilon)}"
     if task.rounds == 1:
         return all_of_it
-    single = percent(task.epsilon_per_round)
+    single = certainty_percent(task.epsilon_per_round)
     if task.repeat == "sticky":
         return f"{all_of_it} from all rounds, {single} if the value never changes, and can see in which rounds it did"
     return f"{all_of_it} from all rounds, {single} from one"

@@ -10,6 +10,7 @@
 # The intake is behind while it hardly ever waits for a message and counts many reports. (The inbox alone shows nothing:
 # a broker that leaves twenty messages unacknowledged never fills it.) A line needs a thousand reports, so that none
 # shows when a single one came.
+
 import asyncio
 import logging
 from collections import Counter, defaultdict
@@ -75,40 +76,39 @@ def receive(deliveries: Iterable[Delivery]) -> Messages:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Reports that stand or fall together until their bodies are looked at, in the order of receipt."""
+    """Reports with one header, in the order of receipt: admitted or refused together, except for their bodies."""
 
-    topic_task: str | None  # the task id in the topic they came on; None for a topic that is none of ours
-    stated_task: str | None  # the task id that JSON reports state, where it is not the one in the topic; else None
+    topic_task: str | None  # the task id in their topic; None for an unknown topic
+    stated_task: str | None  # the task id in JSON reports if it differs from that in the topic
     digest: bytes  # the first 16 bytes of the digest of the task they answer
     round: int  # the round they answer
     ids: NDArray[np.void]  # report ids, shape (count,), dtype `V16`
     bodies: NDArray[np.int64]  # shape (count, width), in the byte order in which they came
-    senders: Sequence[str] = ()  # who sent each, as their topics say
+    senders: Sequence[str] = ()  # the sender of each, from its topic
 
     @property
     def sender(self) -> str | None:
-        """Who sent all of them; None for several senders."""
+        """The sender of all of them; None for several senders."""
         return only_sender(self.senders)
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """A batch, read."""
+class DecodedBatch:
+    """The decoded reports of a batch."""
 
-    blocks: list[Block]  # what could be read
-    refused: Counter[tuple[str | None, Refusal]]  # counts the other messages by (task id in the topic, reason)
-    # who sent those, by the same; None for several senders
+    blocks: list[Block]
+    refused: Counter[tuple[str | None, Refusal]]  # the other messages, by (task id in the topic, reason)
+    # the senders of those; None for several senders
     senders: dict[tuple[str | None, Refusal], str | None] = field(default_factory=dict)
 
 
 _Key = tuple[str | None, str | None, bytes]
-"""What the reports of a block have in common: the task in the topic, another one that they state, and the header of a
-frame, which says digest, round and length of a body."""
+"""Common to the reports of a block: the task in the topic, another one that they state, and the header of a frame."""
 
 
-def decode(messages: Iterable[ReportMessage]) -> Decoded:
-    """Read every payload of a batch of messages on report topics."""
-    found = Decoded([], Counter())
+def decode(messages: Iterable[ReportMessage]) -> DecodedBatch:
+    """Decode a batch of messages on report topics."""
+    found = DecodedBatch([], Counter())
 
     def refuse(task_id: str | None, reason: Refusal, sender: str) -> None:
         found.refused[task_id, reason] += 1
@@ -140,7 +140,7 @@ def decode(messages: Iterable[ReportMessage]) -> Decoded:
 
 
 def _read(payload: bytes) -> tuple[str | None, bytes, bytes] | Refusal:
-    """The task that a payload states, if any; its header and its reports as a frame has them, which may be invalid."""
+    """Return the task that a payload states, if any, its header, and its reports as in a frame, possibly invalid."""
     if payload[:1] != b"{":
         return None, payload[: HEADER.size], payload[HEADER.size :]
     read = decode_json(payload)
@@ -152,7 +152,7 @@ def _read(payload: bytes) -> tuple[str | None, bytes, bytes] | Refusal:
 
 
 def _whole(header: bytes, places: list[int], parts: Sequence[bytes]) -> tuple[int | Refusal, list[int]]:
-    """How many integers a body has under a header, and which of the messages under it have whole reports."""
+    """Return the number of integers in a body under this header, and the messages with complete reports."""
     width = width_of(header)
     if isinstance(width, Refusal):
         return width, []
@@ -167,7 +167,7 @@ def _row(width: int) -> "np.dtype[np.void]":
 def _blocks(
     width: int, groups: Mapping[_Key, Sequence[int]], parts: Sequence[bytes], senders: Sequence[str]
 ) -> Iterator[Block]:
-    """Blocks of one width: slices of one array."""
+    """Return the blocks of one width: slices of one array."""
     row = _row(width)
     rows = np.frombuffer(b"".join([parts[k] for places in groups.values() for k in places]), dtype=row)
     ids, bodies, end = rows["id"].copy(), rows["body"], 0
@@ -185,18 +185,17 @@ _NONE: Mapping[str, timedelta] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A batch, judged."""
+    """A batch after admission."""
 
-    accepted: list[Accepted]  # what goes to the store
-    refused: Counter[tuple[str, Refusal]]  # how many reports do not, by (task id or `UNKNOWN`, reason)
-    # who sent those, by the same; None for several senders
+    accepted: list[Accepted]  # for the store
+    refused: Counter[tuple[str, Refusal]]  # numbers of reports, by (task id or `UNKNOWN`, reason)
+    # the senders of those; None for several senders
     senders: dict[tuple[str, Refusal], str | None] = field(default_factory=dict)
-    # messages and reports of tasks that are published, and are not for this store; they are not refused
-    foreign: int = 0
+    foreign: int = 0  # messages and reports of tasks published for other stores; they are not refused
 
 
 def admit(
-    decoded: Decoded,
+    decoded: DecodedBatch,
     tasks: Mapping[str, Task],
     now: datetime,
     grace: Mapping[str, timedelta] = _NONE,
@@ -204,15 +203,15 @@ def admit(
     others: Container[str | None] = (),
     is_without_room: Callable[[str | None], bool] = lambda _: False,
 ) -> Admitted:
-    """Judge every block. The first reason that applies counts, in the order of `_misfit`, then of the bodies.
+    """Admit or refuse every block. The first reason that applies counts, in the order of `_refusal`, then the bodies.
 
     Args:
         decoded: a batch.
-        tasks: the tasks known, by id.
-        now: aware; a report may be `CLOCK_SKEW` early or late, because its device has a clock of its own.
-        grace: how late it may be instead, by id of the task: reports that were recalled come later.
-        others: ids of tasks that are published, and are not for this store.
-        is_without_room: whether a task is published, and there was no room for it.
+        tasks: the known tasks, by id.
+        now: aware; a report may be `CLOCK_SKEW` early or late, because devices have their own clocks.
+        grace: how late it may be instead, by task id: recalled reports come later.
+        others: ids of tasks published for other stores.
+        is_without_room: whether a task is published, but exceeds the limits for learned tasks.
     """
     foreign = 0
     refused: Counter[tuple[str, Refusal]] = Counter()
@@ -238,12 +237,12 @@ def admit(
             full = is_without_room(block.topic_task)
             refuse(UNKNOWN, Refusal.TASK_LIMIT if full else Refusal.UNKNOWN_TASK, len(block.ids), block.sender)
             continue
-        misfit = _misfit(block, task, now)
-        if misfit is not None:
-            refuse(task.id, misfit, len(block.ids), block.sender)
+        reason = _refusal(block, task, now)
+        if reason is not None:
+            refuse(task.id, reason, len(block.ids), block.sender)
             continue
         if task.closes is not None and now - task.closes > grace.get(task.id, CLOCK_SKEW):
-            # Not refused yet: what was counted in time and comes again is a duplicate, which only the store can tell.
+            # Not refused yet: a report that was counted in time may come again, which only the store knows.
             accepted.append(Accepted(task, block.round, block.ids, block.bodies, late=True))
             note_sender(senders, (task.id, Refusal.CLOSED), block.sender)
             continue
@@ -255,8 +254,8 @@ def _bucket(task_id: str | None, tasks: Mapping[str, Task]) -> str:
     return task_id if task_id is not None and task_id in tasks else UNKNOWN
 
 
-def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
-    """Why the whole block is refused. An earlier round is welcome until the task closes: devices answer late."""
+def _refusal(block: Block, task: Task, now: datetime) -> Refusal | None:
+    """Return why the whole block is refused. Earlier rounds are open until the task closes: devices answer late."""
     if block.stated_task not in (None, task.id):
         return Refusal.WRONG_TOPIC
     if block.digest != task.report_digest:
@@ -270,7 +269,7 @@ def _misfit(block: Block, task: Task, now: datetime) -> Refusal | None:
 
 
 def _within(block: Block, task: Task, refuse: Callable[[int, str | None], object]) -> Iterator[Accepted]:
-    """What a device that follows the mechanism can send; the rest is refused."""
+    """Yield the reports that a device can send under the mechanism; refuse the others."""
     bodies, senders = block.bodies, block.senders or None
     if _all_inside(block, task):
         yield Accepted(task, block.round, block.ids, bodies, senders=senders)
@@ -283,7 +282,7 @@ def _within(block: Block, task: Task, refuse: Callable[[int, str | None], object
 
 
 def _all_inside(block: Block, task: Task) -> bool:
-    """Whether none of a few reports is to be refused: quickly, for a batch may have thousands of blocks of one."""
+    """Return whether all of a few reports are valid. Quick, because a batch may have thousands of blocks of one."""
     span = _span(task)
     if span is None or len(block.ids) > _MOST_CHECKED_SINGLY or block.bodies.shape[1] != task.randomizer.width:
         return False
@@ -292,12 +291,12 @@ def _all_inside(block: Block, task: Task) -> bool:
 
 
 def _span(task: Task) -> tuple[int, int] | None:
-    """The first and the last body of a task whose bodies are all the integers between."""
+    """The range of bodies, if every integer in it is valid."""
     return None if isinstance(task.randomizer, Offers) else task.randomizer.span
 
 
 def _inside(block: Block, task: Task) -> NDArray[np.bool_]:
-    """Which bodies a device that follows the mechanism can send."""
+    """Which bodies a device can send under the mechanism."""
     mechanism = task.randomizer
     if block.bodies.shape[1] != mechanism.width:
         return np.zeros(len(block.ids), dtype=np.bool_)
@@ -315,9 +314,7 @@ _LONGEST = 10
 class PendingReports:
     """The reports of one connection that wait for their task.
 
-    Args:
-        patience: seconds from now, and from each new task that arrives until then, during which unknown is not refused;
-            `_LONGEST` times as long at most, whoever publishes tasks meanwhile.
+    They wait `patience` seconds from now, and from each new task that arrives; at most `_LONGEST` times as long.
     """
 
     def __init__(self, patience: float) -> None:
@@ -335,17 +332,14 @@ class PendingReports:
 
     @property
     def until(self) -> float | None:
-        """When to come back without a new message (time of the event loop); None if nothing waits for it."""
+        """When to call again without a new message (event loop time); None if nothing waits."""
         return self._settles_at if self._held or self.overflowed else None
 
     def sift(self, reports: list[ReportMessage], known: Container[str | None], *, extend: bool) -> list[ReportMessage]:
-        """The reports to judge now, those held before among them; the others are kept.
+        """Return the reports to admit now, including earlier ones; hold those of tasks that are not `known`.
 
-        Args:
-            reports: those that came now.
-            known: ids of the tasks known now.
-            extend: whether new, legal tasks came with them. (Anything else on their topics must not make honest
-                reports wait: anybody may be able to publish there.)
+        `extend` says whether new, valid tasks came with them. (Anything else on their topics must not make honest
+        reports wait: anyone may be able to publish there.)
         """
         waiting = self._held + reports
         self._held = []
@@ -365,15 +359,15 @@ _LOG = logging.getLogger("hush.aggregator")
 _MINUTE_S = 60.0
 _ACCEPTED_EVERY = 10  # minutes
 _FEW = 10
-_LINES = 20  # a minute: a client that publishes many tasks must not fill the disk with refusals
+_LINES = 20  # a minute: a client that publishes many tasks must not fill the log
 
 
 class Progress:
-    """Tells what was counted: `add` after each commit, `run` meanwhile, `stop` at the end."""
+    """Logs what was counted: `add` after each commit, `run` meanwhile, `stop` at the end."""
 
     def __init__(self) -> None:
         self._total = 0
-        self._accepted: Counter[str] = Counter()  # by task, not told yet
+        self._accepted: Counter[str] = Counter()  # by task, not logged yet
         self._refused: Counter[tuple[str, Refusal]] = Counter()
         self._senders: dict[tuple[str, Refusal], str | None] = {}
 
@@ -386,22 +380,21 @@ class Progress:
                 note_sender(self._senders, key, outcome.senders[key])
 
     async def run(self) -> None:
-        """Tell, until cancelled."""
         while True:
             for _ in range(_ACCEPTED_EVERY):
                 await asyncio.sleep(_MINUTE_S)
-                self._tell_refused()
-            self._tell_accepted()
+                self._log_refused()
+            self._log_accepted()
 
     def stop(self) -> None:
-        """Tell the rest."""
-        self._tell_refused()
+        """Log the rest."""
+        self._log_refused()
         if self._total:
             said = fields("accepted_since_start", count=self._total)
             _LOG.info("accepted %d since the start", self._total, extra=said)
 
-    def _tell_accepted(self) -> None:
-        """Of each task, once that are `_FEW` or more; until then they wait, and are in no sum either."""
+    def _log_accepted(self) -> None:
+        """Log the tasks with `_FEW` reports or more; the others wait, and are in no sum."""
         told = {task: count for task, count in self._accepted.items() if count >= _FEW}
         if not told:
             return
@@ -412,9 +405,9 @@ class Progress:
         said = fields("accepted", count=total, tasks=shown, tasks_left_out=left_out)
         _LOG.info("accepted %d", total, extra=said)
 
-    def _tell_refused(self) -> None:
+    def _log_refused(self) -> None:
         again = {key[0]: self._refused.pop(key) for key in list(self._refused) if key[1] is Refusal.DUPLICATE}
-        if again:  # nobody's fault: devices send until they are sure, and once more when they are asked to
+        if again:  # devices send until a report is acknowledged, and again after a recall
             which = next(iter(again)) if len(again) == 1 else f"{len(again)} tasks"
             count = sum(again.values())
             said = fields("refused", reason=Refusal.DUPLICATE.value, count=count)
@@ -433,13 +426,13 @@ class Progress:
 
 
 _EVERY_S = 10.0
-_BUSY = 0.8  # share of the time in which the intake did not wait for a message
+_BUSY = 0.8  # of the time the intake did not wait for a message
 _MANY = 1000  # reports in that time
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Reports that wait at the broker, and are being counted."""
+    """Reports that waited on the broker, and are being counted."""
 
     counted: int  # reports counted since the backlog was noticed
     rate: float  # reports counted each second, over the last ten
@@ -450,15 +443,14 @@ class IntakeStatus:
     """The state of the intake of an aggregator."""
 
     tasks: Collection[str]  # ids of the tasks that are counted
-    connected: bool  # whether there is a connection to the broker, over which reports come
-    waiting: int  # messages that have come from it, and are in no batch yet
-    dropped: int | None  # messages that the broker says it has dropped since it started; None if it has not said
-    without_room: int = 0  # tasks that are published and are not counted for lack of room
-    backlog: Backlog | None = None  # None if reports are counted as they come
-    stored: int | None = None  # messages that the broker holds for somebody, about; None if it does not tell
-    # how many there were since the start, by what they are for: `intake` and `control`
-    connections: Mapping[str, int] = field(default_factory=dict)
-    repeated: int = 0  # messages that came with a packet id that was in flight already
+    connected: bool  # whether there is a connection over which reports come
+    waiting: int  # messages that have arrived and are in no batch yet
+    dropped: int | None  # messages that the broker reports as dropped since it started; None if it does not report it
+    without_room: int = 0  # published tasks that are not counted because a limit is reached
+    backlog: Backlog | None = None  # None if reports are counted as they arrive
+    stored: int | None = None  # messages that the broker holds, approximately; None if it does not report it
+    connections: Mapping[str, int] = field(default_factory=dict)  # since the start, for `intake` and `control`
+    repeated: int = 0  # messages with a packet id that was in flight already
 
 
 class BacklogWatch:
@@ -475,7 +467,6 @@ class BacklogWatch:
 
     @property
     def state(self) -> Backlog | None:
-        """None if reports are counted as they come."""
         return Backlog(self._total, self._rate) if self._since else None
 
     @contextmanager
@@ -490,11 +481,10 @@ class BacklogWatch:
             self._waits_since = None
 
     def add(self, reports: int) -> None:
-        """Note that these were counted, or refused."""
+        """Note that these were counted or refused."""
         self._counted += reports
 
     async def run(self) -> NoReturn:
-        """Log, until cancelled."""
         clock = asyncio.get_running_loop().time
         last = clock()
         while True:
@@ -517,7 +507,7 @@ class BacklogWatch:
             self._total += counted
         if is_behind:
             stored = self._stored()
-            rest = "" if stored is None else f", about {stored} wait at the broker"
+            rest = "" if stored is None else f", about {stored} wait on the broker"
             said = fields("draining", count=self._total, rate=round(self._rate), waiting=stored)
             _LOG.info("draining a backlog: %d counted, %.0f a second%s", self._total, self._rate, rest, extra=said)
         elif self._since:

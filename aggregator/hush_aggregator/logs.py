@@ -20,27 +20,21 @@ from hush_common.errors import HushError, printable
 
 LogFields = Mapping[str, str | int | Mapping[str, int]]
 
-_NAME = "hush"
-
 
 def fields(event: str, *, held: bool = False, **known: str | int | Mapping[str, int] | None) -> dict[str, object]:
-    """For `extra` of a call of `logging`.
+    """Return the argument `extra` of a call of `logging`: one word for the event, and what else is known, without None.
 
-    Args:
-        event: one word for what happened, the same for every line of the kind.
-        held: whether it follows from reports: then the line waits for the turn of the minute (`logs`), so that it does
-            not say when one came.
-        known: what else there is: `task`, `reason`, `count`, `round`. None is left out.
+    A line that follows from reports is `held` until the turn of the minute, so that it does not show when one came.
     """
     given = {name: value for name, value in known.items() if value is not None}
-    return {_NAME: {"event": event, **given}, "hush_held": held}
+    return {"hush": {"event": event, **given}, "hush_held": held}
 
 
 _TURN_S = 60.0
 _OF_A_KIND = 50  # lines between two turns
-_MOST_KINDS = 500  # what comes after shares one: the kinds of hush itself are some fifty
+_MOST_KINDS = 500  # further ones share a limit; hush itself has about fifty
 _LONGEST = 2000  # letters of a message
-_HELD_LOGGERS = ("hush_common.mqtt.packets",)  # it tells of single messages, and shares no code with the aggregator
+_HELD_LOGGERS = ("hush_common.mqtt.packets",)  # logs single messages, and shares no code with the aggregator
 
 
 class LogFormat(StrEnum):
@@ -51,7 +45,7 @@ class LogFormat(StrEnum):
 
 
 class Log(logging.Handler):
-    """Writes lines, and holds back those that would tell of a single report until the next `turn`."""
+    """Writes lines, and holds back those about a single report until the next `turn`."""
 
     def __init__(self, stream: TextIO, how: LogFormat, *, now: Callable[[], float] = time.time) -> None:
         super().__init__()
@@ -62,13 +56,12 @@ class Log(logging.Handler):
         self._held: list[logging.LogRecord] = []
 
     async def run(self) -> NoReturn:
-        """Turn once a minute, until cancelled."""
         while True:
             await asyncio.sleep(_TURN_S)
             self.turn()
 
     def turn(self) -> None:
-        """Tell what was held back, and how much was left out."""
+        """Write the held lines, and how many were left out."""
         self.acquire()
         try:
             held, self._held = self._held, []
@@ -84,7 +77,7 @@ class Log(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if self._has_had_enough(record):
+            if self._is_over_limit(record):
                 return
             if getattr(record, "hush_held", False) or record.name in _HELD_LOGGERS:
                 self._held.append(record)
@@ -93,7 +86,7 @@ class Log(logging.Handler):
         except Exception:  # noqa: BLE001 - as every handler: a line that cannot be written does not end the service
             self.handleError(record)
 
-    def _has_had_enough(self, record: logging.LogRecord) -> bool:
+    def _is_over_limit(self, record: logging.LogRecord) -> bool:
         kind = record.name, str(record.msg)
         if kind not in self._lines and len(self._lines) >= _MOST_KINDS:
             kind = "", "(others)"
@@ -107,7 +100,7 @@ class Log(logging.Handler):
 
 @contextmanager
 def logging_to(stream: TextIO, how: LogFormat) -> Iterator[Log]:
-    """Write what is logged in this process, from INFO on, for the length of the block; at its end the rest."""
+    """Write what this process logs, from INFO on, during the block; held lines at its end."""
     log, root = Log(stream, how), logging.getLogger()
     before = root.level
     root.setLevel(logging.INFO)
@@ -118,7 +111,7 @@ def logging_to(stream: TextIO, how: LogFormat) -> Iterator[Log]:
         if how is LogFormat.TEXT:
             raise
         logging.getLogger("hush.aggregator").critical("%s", error, extra=fields("ended"))
-        raise SystemExit(error.exit_code) from error  # said already, as an object like every line
+        raise SystemExit(error.exit_code) from error  # logged already, as JSON
     finally:
         root.removeHandler(log)
         root.setLevel(before)
@@ -151,7 +144,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _error(record: logging.LogRecord) -> str:
-    """What was raised and where. Never what it said: that may hold values of reports."""
+    """The exception's type and place. Never its message, which may hold values of reports."""
     if not record.exc_info or record.exc_info[1] is None:
         return ""
     error = record.exc_info[1]

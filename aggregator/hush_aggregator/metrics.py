@@ -2,7 +2,6 @@
 
 # They start from the store, so that `hush serve` and `hush http` agree, and no counter falls while the process runs: a
 # counter that falls looks like a new one. They contain no times of reports or batches.
-
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -23,7 +22,7 @@ SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 class Histogram:
-    """How many values were at most each bound."""
+    """Counts values up to each bound."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
@@ -35,7 +34,7 @@ class Histogram:
         self.sum += value
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """Each bound with the number of values up to it; the last bound is infinity."""
+        """Return each bound, infinity last, with the number of values up to it."""
         total, found = 0, []
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
             total += count
@@ -45,7 +44,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class BatchFigures:
-    """What is known of the batches of an intake."""
+    """The batches of an intake."""
 
     reports: Histogram = field(default_factory=lambda: Histogram(REPORTS))  # in each, refused ones included
     commit_s: Histogram = field(default_factory=lambda: Histogram(SECONDS))  # seconds of each transaction
@@ -54,15 +53,14 @@ class BatchFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """All that is told at one moment."""
+class MetricValues:
+    """All metrics at one moment."""
 
-    # reports counted, by the id of their task: of tasks that the store knows, and of no other
-    accepted: Mapping[str, int]
+    accepted: Mapping[str, int]  # reports counted, by the id of their task; only of tasks in the store
     refused: Mapping[Refusal, int]  # reports refused, by reason
-    batches: BatchFigures | None = None  # of the intake in this process; None where there is none
-    intake: IntakeStatus | None = None  # how it stands; None likewise
-    foreign: int = 0  # reports of tasks that are published on the broker, and are not for this store
+    batches: BatchFigures | None = None  # None without an intake in this process
+    intake: IntakeStatus | None = None  # None without an intake in this process
+    foreign: int = 0  # reports of tasks that are published for other stores
 
 
 class IntakeFigures:
@@ -83,11 +81,11 @@ class IntakeFigures:
         self._batches.commit_s.add(outcome.commit_s)
         self._batches.acknowledged_s.add(outcome.acknowledged_s)
 
-    def figures(self, intake: IntakeStatus) -> Figures:
-        """What is told now; of a task that is forgotten nothing more."""
+    def figures(self, intake: IntakeStatus) -> MetricValues:
+        """The metrics now, without forgotten tasks."""
         for task_id in self._accepted.keys() - intake.tasks:
             del self._accepted[task_id]
-        return Figures(
+        return MetricValues(
             {task_id: self._accepted[task_id] for task_id in sorted(intake.tasks)},
             dict(self._refused),
             self._batches,
@@ -97,7 +95,7 @@ class IntakeFigures:
 
 
 class StoreFigures:
-    """What a store says that another process counts into."""
+    """Metrics of a store into which another process counts."""
 
     def __init__(self) -> None:
         self._accepted: dict[str, int] = {}
@@ -105,29 +103,27 @@ class StoreFigures:
         self._before: Mapping[Refusal, int] = {}
 
     def look_at(self, counts: Iterable[TaskCount], refused: Mapping[Refusal, int]) -> None:
-        """What it says now. What was refused under the name of a task stays counted when the task is forgotten."""
+        """Read the counts of a store. Refusals of a task stay counted when it is forgotten."""
         self._accepted = {count.id: count.counted for count in counts}
         for reason, count in refused.items():
             self._refused[reason] += max(0, count - self._before.get(reason, 0))
         self._before = dict(refused)
 
-    def figures(self) -> Figures:
-        """What is told now."""
-        return Figures(self._accepted, dict(self._refused))
+    def figures(self) -> MetricValues:
+        return MetricValues(self._accepted, dict(self._refused))
 
 
 CONTENT_TYPE: str = CONTENT_TYPE_PLAIN_0_0_4
 
 EVERY_S = 1.0
-"""Seconds between two texts: asking more often gets the same one. As often as estimates are released, so that
-the metrics tell no more about the moment of a report than those do, and so that asking costs little."""
+"""Seconds between two texts; as for estimates, so that metrics say no more about the moment of a report."""
 
 
 class Exposition:
     """The text of the metrics, made at most once in `EVERY_S`."""
 
     def __init__(
-        self, figures: Callable[[], Figures], version: str, *, clock: Callable[[], float] = time.monotonic
+        self, figures: Callable[[], MetricValues], version: str, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_OfFigures(figures, version))
@@ -135,7 +131,6 @@ class Exposition:
         self._made: tuple[float, bytes] | None = None
 
     def text(self) -> bytes:
-        """The metrics, as `CONTENT_TYPE` says."""
         now = self._clock()
         if self._made is None or now - self._made[0] >= EVERY_S:
             self._made = now, generate_latest(self._registry)
@@ -143,7 +138,7 @@ class Exposition:
 
 
 class _OfFigures(Collector):
-    def __init__(self, figures: Callable[[], Figures], version: str) -> None:
+    def __init__(self, figures: Callable[[], MetricValues], version: str) -> None:
         self._figures = figures
         self._version = version
 
@@ -151,8 +146,8 @@ class _OfFigures(Collector):
         return families(self._figures(), self._version)
 
 
-def families(figures: Figures, version: str) -> Iterator[Metric]:
-    """Each metric with its help and samples. Those of an intake are left out where there is none in this process."""
+def families(figures: MetricValues, version: str) -> Iterator[Metric]:
+    """Each metric with its help and samples. Metrics of an intake are left out without one in this process."""
     info = GaugeMetricFamily("hush_build_info", "Always 1; its label says which hush this is.", labels=["version"])
     info.add_metric([version], 1)
     yield info

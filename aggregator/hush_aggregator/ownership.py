@@ -11,7 +11,6 @@
 import asyncio
 import json
 import logging
-import re
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,21 +21,16 @@ from functools import partial
 from hashlib import sha256
 from typing import NoReturn
 
-from hush_aggregator.broker.session import Session
-from hush_aggregator.result import encode, read_result
-from hush_aggregator.store.base import Origin, Owner, State, Store, TaskRow, Worker
+from hush_aggregator.broker.session import BrokerSession
+from hush_aggregator.result import HIGHEST_TERM, encode, read_result
+from hush_aggregator.store.base import Origin, Owner, Store, TaskRow, TaskState, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.aio import in_slices, run_all
 from hush_common.task import digest_of
 from hush_common.topics import estimate_topic, recall_topic, task_of_estimate_topic, task_of_task_topic, task_topic
 
 TAKE_OVER = "?"
-"""What stands in `TaskRow.taken_from` once an operator wants it, until the aggregator has seen from whom."""
-
-_STORE = re.compile(r"[0-9a-f]{32}")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_HIGHEST = 2**53 - 1  # the last integer that every reader of JSON has
-_MANY = 2**63 - 1
+"""The value of `TaskRow.taken_from` after `hush task take-over`, until the aggregator knows the previous owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +83,9 @@ def outranks(one: OwnershipClaim, other: OwnershipClaim) -> bool:
 def decide_owner(
     row: TaskRow, me: str, task: bytes | None, estimate: OwnershipClaim | None, *, is_readable: bool
 ) -> OwnershipDecision:
-    """Decide from the retained messages whether this store is the owner.
+    """Decide whether this store (`me`) is the owner, from the digest of the retained task and the retained claim.
 
-    Args:
-        row: the task in this store.
-        me: identity of this store.
-        task: digest of the retained task; None if there is none.
-        estimate: claim of the retained estimate; None if there is none.
-        is_readable: whether a missing estimate means that none is retained, and not that it cannot be read.
+    `is_readable` says whether a missing estimate means that none is retained, and not that it cannot be read.
     """
     if row.taken_from == TAKE_OVER:
         return OwnershipDecision.MINE
@@ -120,7 +109,7 @@ def next_claim(row: TaskRow, me: str, estimate: OwnershipClaim | None) -> Owners
             (claim.term, claim.store) for claim in (there, OwnershipClaim(row.owner, row.term)) if claim.store != me
         ]
         last, before = max(others, default=(0, ""))
-        return OwnershipClaim(me, min(max(last, there.term, row.term) + 1, _HIGHEST), before)
+        return OwnershipClaim(me, min(max(last, there.term, row.term) + 1, HIGHEST_TERM), before)
     established = row.owner == me or estimate is not None
     term = max(row.term, there.term, int(established))
     return OwnershipClaim(me, term, row.taken_from if row.owner == me else "")
@@ -140,19 +129,23 @@ class PublicationState:
     mine: OwnershipClaim | None = None  # this store's claim, if it is the owner
     forged: bool = False  # whether the retained estimate is not from this store and connection
     last: bytes = b""  # the last estimate that this store published
-    logged: str = ""  # the last verdict logged
+    logged: str = ""  # the last decision logged
     again_at: float = 0.0  # when it may be published again (event loop time)
     _again_after: float = 0.0
     _sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SENT))
 
     def sign(self, document: Mapping[str, object]) -> bytes:
         """Return an estimate with this store's claim, which is about to be published."""
-        assert self.mine is not None  # noqa: S101 - for the type checker: the caller looks
+        assert self.mine is not None  # noqa: S101 - for the type checker: the caller checks
         unsigned = {name: value for name, value in document.items() if name != "taken_from"}
         self.last = encode({**unsigned, **self.mine.fields})
         self.forged = False
         self._sent.append(_fingerprint(self.last))
         return self.last
+
+    @property
+    def is_overwritten(self) -> bool:
+        return bool(self.last) and self.forged
 
     def has_sent(self, estimate: bytes) -> bool:
         """Whether this store recently published exactly these bytes."""
@@ -162,7 +155,7 @@ class PublicationState:
         """Whether the owner has to publish or clear the task."""
         if row.origin is Origin.BROKER:
             return False  # the publisher is responsible for it
-        return self.task != row.digest if row.state is State.OPEN else self.task == row.digest
+        return self.task != row.digest if row.state is TaskState.OPEN else self.task == row.digest
 
     def back_off(self, now: float) -> bool:
         """Double the wait before the next publication, up to a minute; return whether to log it."""
@@ -190,8 +183,7 @@ class Ownership:
     """Decides task by task, and keeps the retained messages of this store's tasks as it published them.
 
     Args:
-        in_worker: runs a call in the store's thread.
-        settle_s: seconds to wait for retained messages of a broker that sends them apart from the others.
+        settle_s: seconds to wait for retained messages of a broker that sends them after the others.
         on_acquired: called with a task that this store publishes from now on, and with the retained claim.
         on_estimate: called with each estimate of another store.
     """
@@ -249,14 +241,14 @@ class Ownership:
         self._new |= set(task_ids)
         self._wake.set()
 
-    async def serve(self, session: Session) -> NoReturn:
+    async def serve(self, session: BrokerSession) -> NoReturn:
         """Decide, and restore what was overwritten, until cancelled or the connection is lost."""
         self._current_until = lambda: session.current_until
         self.begin()
         while True:
             await self.decide(session)
             due, self._due = self._due, set()
-            await self._see_to(session, sorted(due))
+            await self._restore(session, sorted(due))
             await self._wake.wait()
             self._wake.clear()
 
@@ -267,7 +259,7 @@ class Ownership:
         self._states = {task_id: PublicationState(last=state.last, logged=state.logged) for task_id, state in kept}
         self.look_at(self._tasks.rows)
 
-    async def decide(self, session: Session) -> None:
+    async def decide(self, session: BrokerSession) -> None:
         """Decide about the new tasks."""
         self._me = self._me or await self._in_worker(lambda: self._store.public_identity)
         while self._new:
@@ -278,11 +270,7 @@ class Ownership:
                 self._new |= new
                 raise
 
-    def _cares(self, row: TaskRow) -> bool:
-        """Whether something of the task may be retained: a forgotten one has to be cleared."""
-        return bool(row.payload) or row.owner == self._me
-
-    async def _look(self, session: Session, task_ids: list[str]) -> bool:
+    async def _look(self, session: BrokerSession, task_ids: list[str]) -> bool:
         """Read the retained messages. Return False if they cannot be read: a probe does not come back."""
         topics = []
         async for task_id in in_slices(task_ids):
@@ -328,12 +316,13 @@ class Ownership:
             self._due.add(task_id)
             self._wake.set()
 
-    async def _decide(self, session: Session, task_ids: Sequence[str]) -> None:
+    async def _decide(self, session: BrokerSession, task_ids: Sequence[str]) -> None:
         """Read the retained messages, decide, store the decisions in one transaction, and publish."""
         rows = self._tasks.rows
         here = []
         async for task_id in in_slices(task_ids):
-            if task_id in rows and self._cares(rows[task_id]):
+            row = rows.get(task_id)
+            if row is not None and (row.payload or row.owner == self._me):  # a forgotten task has to be cleared
                 here.append(task_id)
                 if task_id not in self._states:
                     self._states[task_id] = PublicationState()
@@ -341,8 +330,8 @@ class Ownership:
             return
         is_readable = await self._look(session, here)
         there = {task_id: self._states[task_id].estimate for task_id in here}
-        self._due.difference_update(here)  # what comes from now on is judged by `_see_to`
-        gained = await self._judge(there, is_readable=is_readable)
+        self._due.difference_update(here)  # later messages are for `_restore`
+        gained = await self._decide_all(there, is_readable=is_readable)
 
         def calls() -> Iterator[Callable[[], Awaitable[None]]]:
             for task_id in here:
@@ -350,28 +339,30 @@ class Ownership:
 
         await run_all(calls())
 
-    async def _judge(self, there: Mapping[str, OwnershipClaim | None], *, is_readable: bool) -> set[str]:
+    async def _decide_all(self, there: Mapping[str, OwnershipClaim | None], *, is_readable: bool) -> set[str]:
         """Decide from the retained estimates; return the tasks that this store publishes from now on."""
         mine: dict[str, OwnershipClaim] = {}
         notes: list[tuple[TaskRow, OwnershipClaim | None]] = []
         async for task_id, claim in in_slices(there.items()):
             row, state = self._tasks.rows[task_id], self._states[task_id]
             if not row.payload or (state.mine is not None and row.taken_from != TAKE_OVER):
-                continue  # it is forgotten, or a command changed something else than whose it is
-            verdict = decide_owner(row, self._me, state.task, claim, is_readable=is_readable)
-            if verdict is OwnershipDecision.MINE:
+                continue  # it is forgotten, or a command changed something other than its owner
+            decision = decide_owner(row, self._me, state.task, claim, is_readable=is_readable)
+            if decision is OwnershipDecision.MINE:
                 mine[task_id] = next_claim(row, self._me, claim)
                 notes.append((row, mine[task_id]))
             else:
                 state.mine = None
                 notes.append((row, claim if claim is not None and claim.store else None))
-                self._tell(row, state, verdict)
+                self._log(row, state, decision)
         await self._note(notes)
         async for task_id, claim in in_slices(mine.items()):
             self._states[task_id].mine, self._states[task_id].logged = claim, ""
         return set(mine)
 
-    async def _settle(self, session: Session, task_id: str, *, gained: bool, there: OwnershipClaim | None) -> None:
+    async def _settle(
+        self, session: BrokerSession, task_id: str, *, gained: bool, there: OwnershipClaim | None
+    ) -> None:
         """Publish the task if this store owns it, or clear it if it is forgotten."""
         row, state = self._tasks.rows[task_id], self._states[task_id]
         if not row.payload:
@@ -385,7 +376,7 @@ class Ownership:
                 await self._put_estimate(session, task_id, state)
             self._on_acquired(task_id, there)
 
-    async def _clear(self, session: Session, row: TaskRow, state: PublicationState) -> None:
+    async def _clear(self, session: BrokerSession, row: TaskRow, state: PublicationState) -> None:
         """Clear the retained messages of a forgotten task."""
         state.mine, state.last = None, b""
         if state.task == row.digest:
@@ -396,7 +387,7 @@ class Ownership:
 
     # What was overwritten
 
-    async def _see_to(self, session: Session, task_ids: Iterable[str]) -> None:
+    async def _restore(self, session: BrokerSession, task_ids: Iterable[str]) -> None:
         """Yield to claims that outrank this store's, and publish again what was overwritten."""
         notes: list[tuple[TaskRow, OwnershipClaim | None]] = []
         again: list[Callable[[], Awaitable[None]]] = []
@@ -405,13 +396,13 @@ class Ownership:
             there = state.estimate
             if row is None or task_id not in self._tasks:
                 continue
-            if state.mine is None:  # that it is another's was known, but not whose: its first estimate says so
+            if state.mine is None:  # another store owns it; its first estimate shows which
                 if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
                     notes.append((row, there if there.store else None))
             elif there is not None and there.store != self._me and outranks(there, state.mine):
                 state.mine = None
                 notes.append((row, there))
-                self._tell(row, state, OwnershipDecision.OTHERS_ESTIMATE)
+                self._log(row, state, OwnershipDecision.OTHERS_ESTIMATE)
             elif self._is_overwritten(row, state):
                 again.append(partial(self._put_again, session, row, state))
         await self._note(notes)
@@ -419,7 +410,7 @@ class Ownership:
 
     def _is_overwritten(self, row: TaskRow, state: PublicationState) -> bool:
         """Whether to publish again now; if it is too early, this schedules another look."""
-        if not self._is_forged(state) and not state.needs_task(row):
+        if not state.is_overwritten and not state.needs_task(row):
             return False
         loop, there = asyncio.get_running_loop(), state.estimate
         if loop.time() < state.again_at:
@@ -435,12 +426,8 @@ class Ownership:
             )
         return True
 
-    @staticmethod
-    def _is_forged(state: PublicationState) -> bool:
-        return bool(state.last) and state.forged
-
-    async def _put_again(self, session: Session, row: TaskRow, state: PublicationState) -> None:
-        forged = self._is_forged(state)
+    async def _put_again(self, session: BrokerSession, row: TaskRow, state: PublicationState) -> None:
+        forged = state.is_overwritten
         await self._put_task(session, row, state)
         if forged and state.mine is not None:
             await self._put_estimate(session, row.id, state)
@@ -449,15 +436,15 @@ class Ownership:
         self._due.add(task_id)
         self._wake.set()
 
-    async def _put_task(self, session: Session, row: TaskRow, state: PublicationState) -> None:
+    async def _put_task(self, session: BrokerSession, row: TaskRow, state: PublicationState) -> None:
         task = self._tasks.get(row.id)  # none where it was forgotten since the row was read
         if task is not None and state.needs_task(row):
-            wanted = row.state is State.OPEN
+            wanted = row.state is TaskState.OPEN
             state.task = row.digest if wanted else None
             self._expect(task_topic(row.id))
             await session.publish(task_topic(row.id), row.payload if wanted else b"", retain=True)
 
-    async def _put_estimate(self, session: Session, task_id: str, state: PublicationState) -> None:
+    async def _put_estimate(self, session: BrokerSession, task_id: str, state: PublicationState) -> None:
         if (payload := self.sign(task_id, json.loads(state.last))) is not None:
             await session.publish(estimate_topic(task_id), payload, retain=True)
 
@@ -499,18 +486,18 @@ class Ownership:
 
         await self._in_worker(write)
 
-    def _tell(self, row: TaskRow, state: PublicationState, verdict: OwnershipDecision) -> None:
+    def _log(self, row: TaskRow, state: PublicationState, decision: OwnershipDecision) -> None:
         """Log why this store does not publish a task, once for each reason."""
         there = state.estimate.store if state.estimate is not None else row.owner
         task = "" if state.task is None else state.task.hex()
-        reason = verdict.value.format(there=there, task=task, digest=row.digest.hex())
+        reason = decision.value.format(there=there, task=task, digest=row.digest.hex())
         if reason == state.logged:
             return
         state.logged = reason
         remedy = ""
-        if verdict is not OwnershipDecision.UNSEEN:
+        if decision is not OwnershipDecision.UNSEEN:
             remedy = (
-                "; if that is a mistake, stop this aggregator or give the task another id; if this store is to publish "
-                f"it from now on, run: hush task take-over {row.id} --store …"
+                "; if that is a mistake, stop this aggregator or choose another task id; to publish it from this store "
+                f"from now on, run: hush task take-over {row.id} --store …"
             )
-        _LOG.error("task %s: counted, and nothing is published of it: %s%s", row.id, reason, remedy)
+        _LOG.error("task %s: counted, but not published: %s%s", row.id, reason, remedy)

@@ -18,46 +18,46 @@ from hush_aggregator.result import ForeignResult, Result
 from hush_common.formatting import fixed, significant
 
 
-class Verdict(NamedTuple):
+class ReportProblem(NamedTuple):
     """A verdict on the reports."""
 
     word: str
     sentence: str
 
 
-MONITOR: dict[str | None, Verdict] = {
-    "ok": Verdict("Looks right", "The reports vary as much as the noise of this task makes them."),
-    "too_little_noise": Verdict(
+MONITOR: dict[str | None, ReportProblem] = {
+    "ok": ReportProblem("Looks right", "The reports vary as much as the noise of this task makes them."),
+    "too_little_noise": ReportProblem(
         "Too little noise",
         "The reports vary less than the noise of this task makes them. Some programs that answer add less noise than "
         "they must, and protect their people less than is stated here.",
     ),
-    "outliers": Verdict(
+    "outliers": ReportProblem(
         "Impossible reports",
         "No honest group of devices gives such reports: a program has a mistake, or somebody makes reports up. The "
         "estimate may be far off.",
     ),
-    None: Verdict("Too early to say", "Fewer than 100 reports show nothing about the noise in them."),
+    None: ReportProblem("Too early to say", "Fewer than 100 reports show nothing about the noise in them."),
 }
 """What the monitor says of the reports."""
 
 _FLAGS = {
-    "more_than_enrolled": Verdict(
+    "more_than_enrolled": ReportProblem(
         "Too many reports",
         "More reports came than devices were asked: some sender answers for several, or makes them up.",
     )
 }
 
 
-def report_problems(monitor: str | None, flags: Iterable[str]) -> list[Verdict]:
+def report_problems(monitor: str | None, flags: Iterable[str]) -> list[ReportProblem]:
     """Return what is wrong with the reports; nothing if they look right, or are too few to say.
 
     Args:
         monitor: as the document of a result has it; an unknown verdict is a problem, too.
         flags: as the document of a result has them.
     """
-    found = [] if monitor in (None, "ok") else [MONITOR.get(monitor, Verdict(_plain(monitor), ""))]
-    return found + [_FLAGS.get(flag, Verdict(_plain(flag), "")) for flag in flags]
+    found = [] if monitor in (None, "ok") else [MONITOR.get(monitor, ReportProblem(_plain(monitor), ""))]
+    return found + [_FLAGS.get(flag, ReportProblem(_plain(flag), "")) for flag in flags]
 
 
 def _plain(code: str) -> str:

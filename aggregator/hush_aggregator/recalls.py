@@ -15,11 +15,11 @@ from enum import StrEnum
 from functools import partial
 from typing import NoReturn
 
-from hush_aggregator.broker.session import Publisher, Session
+from hush_aggregator.broker.session import BrokerSession, Publisher
 from hush_aggregator.closing import Debounce
 from hush_aggregator.logs import fields
 from hush_aggregator.ownership import OwnershipClaim
-from hush_aggregator.store.base import BrokerMemory, RecallRow, State, Store, StoreReader, TaskRow, Worker
+from hush_aggregator.store.base import BrokerMemory, Store, StoredRecall, StoreReader, TaskRow, TaskState, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.errors import printable
 from hush_common.recall import KEPT_FOR, LONGEST_OVER, RECALL_ID_BYTES, Recall, encode_recall
@@ -262,22 +262,22 @@ queue too."""
 def is_recallable(task: Task, row: TaskRow, now: datetime) -> bool:
     """Whether devices may still keep reports of a task that count."""
     return (
-        row.state is not State.CLOSED
+        row.state is not TaskState.CLOSED
         and not (task.opens is not None and task.opens - now > CLOCK_SKEW)
         and not (task.closes is not None and now - task.closes > CLOCK_SKEW)
     )
 
 
-def new_recall(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> RecallRow:
+def new_recall(store: StoreReader, task: Task, now: datetime, expected: int = 0) -> StoredRecall:
     """A new recall of a task. Reads the store."""
     first, last = _round_at(task, now - KEPT_FOR), _round_at(task, now)
     kept = max(expected, store.counted_since(task.digest, first), (task.enrolled or 0) * (last - first + 1))
     over = min(max(SHORTEST_S, -(-kept // _PER_SECOND)), LONGEST_OVER)
     identifier = secrets.token_bytes(RECALL_ID_BYTES)
-    return RecallRow(Recall(task.id, task.digest, identifier, over), int(now.timestamp()))
+    return StoredRecall(Recall(task.id, task.digest, identifier, over), int(now.timestamp()))
 
 
-def has_ended(row: RecallRow, task: Task | None, now: datetime) -> bool:
+def has_ended(row: StoredRecall, task: Task | None, now: datetime) -> bool:
     """Whether no device can have anything to send any more. One that is open when its task closes ends with it."""
     if task is None or task.digest != row.recall.digest:
         return True
@@ -287,7 +287,7 @@ def has_ended(row: RecallRow, task: Task | None, now: datetime) -> bool:
     return now.timestamp() >= until
 
 
-def is_kept(row: RecallRow, task: Task) -> bool:
+def is_kept(row: StoredRecall, task: Task) -> bool:
     """Whether a task counts for longer because of a recall: until `closes` + `Recall.grace`."""
     return not row.ended and task.closes is not None and row.recall.digest == task.digest
 
@@ -307,7 +307,7 @@ _FIRST_WORDS_S = 0.1
 _DOUBTFUL_EVERY_S = 3600
 
 
-class Recalls:
+class RecallManager:
     """Makes, publishes and ends the recalls of the tasks that this store owns."""
 
     def __init__(
@@ -328,10 +328,10 @@ class Recalls:
         self._debounce = Debounce(_elapsed)
         self._me = ""
         self._restored = self._put_back = False  # whether that is still to be reacted to, and whether it ever was
-        self._rows: dict[str, RecallRow] = {}
+        self._rows: dict[str, StoredRecall] = {}
         self._due: dict[str, RecallReason] = {}
         self._evidence: dict[RecallReason, str] = {}
-        self._session: Session | None = None  # the last one
+        self._session: BrokerSession | None = None  # the last one
         self._quiet_since = 0.0  # since when the broker could have spoken of itself
         self._stored = self._retained = 0  # messages at the broker, as it says
         self.broker_version: str = ""
@@ -411,7 +411,7 @@ class Recalls:
         await self._make()
         self._wake.set()
 
-    async def serve(self, session: Session) -> NoReturn:
+    async def serve(self, session: BrokerSession) -> NoReturn:
         """Listen to what the broker says of itself, and do what follows, until the connection is lost."""
         self._said.clear()
         self._sent.clear()
@@ -451,7 +451,7 @@ class Recalls:
 
     # What is heard
 
-    def _hear(self, session: Session, topic: str, payload: bytes) -> None:
+    def _hear(self, session: BrokerSession, topic: str, payload: bytes) -> None:
         """Handle a message of the broker or a recall."""
         task_id = task_of_recall_topic(topic)
         if topic == BROKER_VERSION:
@@ -520,7 +520,7 @@ class Recalls:
             memory = self._detector.memory
             tasks = [(self._tasks[task_id], self._expected.pop(task_id, 0)) for task_id in ready]
 
-            def write() -> list[RecallRow]:
+            def write() -> list[StoredRecall]:
                 drawn = [new_recall(self._store, task, now, expected) for task, expected in tasks]
                 rows = self._store.recall(drawn, memory)
                 if reacted:

@@ -31,7 +31,7 @@ from hush_aggregator.broker.session import Publisher
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import BATCH_S, CRASHED, TOO_SLOW, Estimator, Failure
 from hush_aggregator.logs import fields
-from hush_aggregator.result import Counted, result_of
+from hush_aggregator.result import RoundCounts, result_of
 from hush_common.aio import run_all
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
@@ -49,7 +49,7 @@ LONGEST_S = 300.0
 class ComputedEstimate:
     """An estimate, or why there is none, and what it was made of."""
 
-    counted: Counted
+    counted: RoundCounts
     estimate: Estimate | Failure
 
 
@@ -58,7 +58,7 @@ class _Making:
     """Estimates that are being made since a time of the event loop: of what, and those made so far, in that order."""
 
     task: "asyncio.Task[None]"
-    asked: Sequence[Counted]
+    asked: Sequence[RoundCounts]
     made: list[Estimate | Failure]
     began: float
 
@@ -67,10 +67,10 @@ class _Making:
 class _Trouble:
     """The last attempt failed (`failure`) or was slow (None)."""
 
-    counted: Counted
+    counted: RoundCounts
     failure: Failure | None
 
-    def lasts(self, counted: Counted) -> bool:
+    def lasts(self, counted: RoundCounts) -> bool:
         """Whether it is too early to try again. The last word of a round is tried once, however few reports came."""
         before = self.counted
         if (counted.round, counted.final) != (before.round, before.final):
@@ -102,11 +102,11 @@ class EstimateScheduler:
         return self._finished.pop(task_id, None)
 
     async def make(
-        self, counted: Sequence[Counted], quick_s: float | None = None
+        self, counted: Sequence[RoundCounts], quick_s: float | None = None
     ) -> dict[str, ComputedEstimate | None]:
         """The estimates, by task; None where there is to be none for now. A task that is left out had no turn."""
         found: dict[str, ComputedEstimate | None] = {}
-        asked: list[Counted] = []
+        asked: list[RoundCounts] = []
         for one in counted:
             task_id = one.task.id
             trouble = self._trouble.get(task_id)
@@ -123,7 +123,7 @@ class EstimateScheduler:
         return found
 
     async def _make_batch(
-        self, asked: Sequence[Counted], quick_s: float, found: dict[str, ComputedEstimate | None]
+        self, asked: Sequence[RoundCounts], quick_s: float, found: dict[str, ComputedEstimate | None]
     ) -> None:
         making = self._start(asked)
         is_over = await _within(making.task, quick_s + BATCH_S)  # so late began none
@@ -144,7 +144,7 @@ class EstimateScheduler:
             self._beside.cancel()
             await asyncio.wait({self._beside})
 
-    def _start(self, asked: Sequence[Counted]) -> "_Making":
+    def _start(self, asked: Sequence[RoundCounts]) -> "_Making":
         made: list[Estimate | Failure] = []
 
         async def run() -> None:
@@ -158,7 +158,7 @@ class EstimateScheduler:
 
     # The slow lane
 
-    def _put_beside(self, counted: Counted, making: "_Making | None") -> None:
+    def _put_beside(self, counted: RoundCounts, making: "_Making | None") -> None:
         """Let a slow estimate go on, or begin, or wait: parked, it is asked for again when the lane is free."""
         if self._beside is None:
             making = making or self._start([counted])
@@ -168,7 +168,7 @@ class EstimateScheduler:
             making.task.cancel()
         self._parked[counted.task.id] = None
 
-    async def _go_on(self, counted: Counted, making: "_Making") -> None:
+    async def _go_on(self, counted: RoundCounts, making: "_Making") -> None:
         result: Estimate | Failure
         try:
             async with asyncio.timeout(LONGEST_S):
@@ -187,7 +187,7 @@ class EstimateScheduler:
 
     # What came of it
 
-    def _judged(self, counted: Counted, result: Estimate | Failure, *, slow: bool) -> ComputedEstimate:
+    def _judged(self, counted: RoundCounts, result: Estimate | Failure, *, slow: bool) -> ComputedEstimate:
         """Remember how it went."""
         task_id = counted.task.id
         (self._slow if slow else self._quick).add(task_id)
@@ -202,7 +202,7 @@ class EstimateScheduler:
             self._tell(counted, f"left out of its estimate: {left_out}")
         return ComputedEstimate(counted, result)
 
-    def _tell(self, counted: Counted, what: str) -> None:
+    def _tell(self, counted: RoundCounts, what: str) -> None:
         """One line for each task while the service runs, however often its estimate is in trouble."""
         task_id = counted.task.id
         if task_id not in self._logged:
@@ -350,7 +350,7 @@ class EstimatePublisher:
 
     def __init__(
         self,
-        read: Callable[[Sequence[str]], Awaitable[list[Counted]]],
+        read: Callable[[Sequence[str]], Awaitable[list[RoundCounts]]],
         estimator: Estimator,
         *,
         confidence: float,

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.estimate.estimates import Estimate, Interval, Intervals, PartEstimate
 from hush_aggregator.estimate.pooled_rounds import combine
-from hush_aggregator.estimation import Estimator, Failure, InThread
+from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.tally import Tally
 from hush_aggregator.tasks import stored_task
@@ -31,24 +31,15 @@ MORE_THAN_ENROLLED = "more_than_enrolled"
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """What is counted of a round.
+class RoundCounts:
+    """What is counted of a round."""
 
-    Args:
-        task: what was asked.
-        round: the round, counted from 0.
-        tally: its reports.
-        refused: reports refused under the name of the task (all rounds), by reason.
-        closed: whether no device answers it any more.
-        final: whether nothing counts any more.
-    """
-
-    task: Task
-    round: int
-    tally: Tally
-    refused: Mapping[Refusal, int]
-    closed: bool = False
-    final: bool = False
+    task: Task  # what was asked
+    round: int  # the round, counted from 0
+    tally: Tally  # its reports
+    refused: Mapping[Refusal, int]  # reports refused under the name of the task (all rounds), by reason
+    closed: bool = False  # whether no device answers it any more
+    final: bool = False  # whether nothing counts any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +147,7 @@ class Result:
         return document
 
 
-def result_of(counted: Counted, made: Estimate | Failure, confidence: float, updated_at: datetime) -> Result:
+def result_of(counted: RoundCounts, made: Estimate | Failure, confidence: float, updated_at: datetime) -> Result:
     """The result that has this estimate; of one that failed altogether the reports and the reason."""
     estimate = Estimate(counted.tally.n, failures={WHOLE: made.reason}) if isinstance(made, Failure) else made
     return Result(
@@ -259,47 +250,26 @@ def _lists(intervals: Intervals) -> dict[str, list[float]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignResult:
-    """A result that somebody published, as far as it can be read: fields of another type than expected are left out.
+    """A result that somebody published, as far as it can be read: fields of another type than expected are left out."""
 
-    Args:
-        document: the JSON object as it was published.
-        estimate: its figures; `n` is 0 where it has none.
-        parts_field: `"categories"` or `"coordinates"`; empty for a number and a bit.
-        is_share: whether the parts are shares; a document does not tell a bit from a number.
-        task: id of the task.
-        digest: of the task, in hexadecimal digits.
-        round: the round.
-        mechanism: as it is named.
-        epsilon: in decimal digits.
-        confidence: of the intervals, inside (0, 1); None where it is missing.
-        refused: reports refused, by reason, without zeros.
-        flags: as in `Result`.
-        closed: whether no device answers any more.
-        final: whether nothing counts any more.
-        updated_at: as it is written.
-        store: identity of the store that published it.
-        term: how often the task was taken over; None where it is not a count.
-        taken_from: identity of the store before that one.
-    """
-
-    document: Mapping[str, object] = field(repr=False)
-    estimate: Estimate
-    parts_field: str = ""
-    is_share: bool = False
-    task: str = ""
-    digest: str = ""
-    round: int = 0
-    mechanism: str = ""
-    epsilon: str = ""
-    confidence: float | None = None
-    refused: Mapping[str, int] = field(default_factory=dict)
-    flags: tuple[str, ...] = ()
-    closed: bool = False
-    final: bool = False
-    updated_at: str = ""
-    store: str = ""
-    term: int | None = 0
-    taken_from: str = ""
+    document: Mapping[str, object] = field(repr=False)  # the JSON object as it was published
+    estimate: Estimate  # its figures; `n` is 0 where it has none
+    parts_field: str = ""  # `"categories"` or `"coordinates"`; empty for a number and a bit
+    is_share: bool = False  # whether the parts are shares; a document does not tell a bit from a number
+    task: str = ""  # id of the task
+    digest: str = ""  # of the task, in hexadecimal digits
+    round: int = 0  # the round
+    mechanism: str = ""  # as it is named
+    epsilon: str = ""  # in decimal digits
+    confidence: float | None = None  # of the intervals, inside (0, 1); None where it is missing
+    refused: Mapping[str, int] = field(default_factory=dict)  # reports refused, by reason, without zeros
+    flags: tuple[str, ...] = ()  # as in `Result`
+    closed: bool = False  # whether no device answers any more
+    final: bool = False  # whether nothing counts any more
+    updated_at: str = ""  # as it is written
+    store: str = ""  # identity of the store that published it
+    term: int | None = 0  # how often the task was taken over; None where it is not a count
+    taken_from: str = ""  # identity of the store before that one
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -471,7 +441,7 @@ class ResultReader:
     ) -> None:
         self._store = store
         self._confidence = confidence
-        self._estimator = estimator or InThread()
+        self._estimator = estimator or ThreadEstimator()
         self._clock = clock
         self._executor = executor
         self._tasks: dict[str, Task] = {}  # those asked for: a task never changes
@@ -504,7 +474,7 @@ class ResultReader:
         """
         task = await self._task(task_id)
 
-        def read() -> tuple[Counted, list[Tally]]:
+        def read() -> tuple[RoundCounts, list[Tally]]:
             latest = self._read(task, None)
             return latest, [self._store.tally(task.digest, number) for number in range(latest.round + 1)]
 
@@ -512,14 +482,14 @@ class ResultReader:
         estimate = await self._run(combine, task, tallies, self._confidence)
         return None if estimate is None else result_of(latest, estimate, self._confidence, self._clock())
 
-    async def latest(self, tasks: Sequence[Task]) -> list[Counted]:
+    async def latest(self, tasks: Sequence[Task]) -> list[RoundCounts]:
         """What is counted of the latest round of each task that has a report.
 
         Raises:
             StoreError: the store cannot be read.
         """
 
-        def read() -> list[Counted]:
+        def read() -> list[RoundCounts]:
             return [self._read(task, None) for task in tasks]
 
         return await self._run(read)
@@ -532,14 +502,14 @@ class ResultReader:
             self._tasks[task_id] = stored_task(payload)
         return self._tasks[task_id]
 
-    def _read(self, task: Task, round_: int | None) -> Counted:
+    def _read(self, task: Task, round_: int | None) -> RoundCounts:
         return read_round(self._store, task, round_, self._clock())
 
     async def _run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
 
-def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime) -> Counted:
+def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime) -> RoundCounts:
     """What is counted of a round of a task, by default of the latest that has a report. Blocks.
 
     Raises:
@@ -550,4 +520,4 @@ def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime
     final = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
     tally, refused = store.tally(task.digest, round_), store.refusals(task.id)
     closed = final or (task.closes is not None and now >= task.closes)
-    return Counted(task, round_, tally, refused, closed=closed, final=final)
+    return RoundCounts(task, round_, tally, refused, closed=closed, final=final)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hush_aggregator.estimate.tallies import columns
 from hush_aggregator.logs import fields
-from hush_aggregator.store.base import Origin, State, Store, StoreReader, TaskRow
+from hush_aggregator.store.base import Origin, Store, StoreReader, TaskRow, TaskState
 from hush_aggregator.store.sqlite import SqliteEditor
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, decode_task, digest_of, match_published
@@ -40,7 +40,7 @@ class LearnedLimits:
     """What the tasks that were learned from a broker take."""
 
     def __init__(self, rows: Iterable[TaskRow], tasks: Iterable[Task]) -> None:
-        learned = {row.id: row for row in rows if row.origin is Origin.BROKER and row.state is not State.CLOSED}
+        learned = {row.id: row for row in rows if row.origin is Origin.BROKER and row.state is not TaskState.CLOSED}
         self._tasks = sum(bool(row.payload) for row in learned.values())
         self._bytes = sum(len(row.payload) for row in learned.values())
         self._columns = sum(columns_of(task) for task in tasks if task.id in learned)
@@ -388,12 +388,12 @@ def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
         what = f"digest {row.digest.hex()}" + ("" if row.payload else ", which is forgotten")
         message = f"{asked} is not the one of this store under this id, {what}, {rule}"
         raise TakenError(field, message, task.digest, row.digest)
-    if row.state is State.CLOSED:
+    if row.state is TaskState.CLOSED:
         raise ClosedError(field, f"{asked} is closed for good, {rule}")
     store.add_task(kept, origin)
-    if row.state is State.OPEN:
+    if row.state is TaskState.OPEN:
         return Given("already in the store", kept)
-    store.set_state(row.id, State.OPEN)
+    store.set_state(row.id, TaskState.OPEN)
     return Given("opened again", kept)
 
 
@@ -405,9 +405,9 @@ def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
         ClosedError: it is closed.
     """
     row = row_of(store, task_id)
-    if row.state is State.CLOSED:
+    if row.state is TaskState.CLOSED:
         raise ClosedError("task", f"{row.id!r} is closed: nobody is asked any more")
-    store.set_state(row.id, State.WITHDRAWN)
+    store.set_state(row.id, TaskState.WITHDRAWN)
     return row
 
 

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hush_aggregator import Aggregator, MqttBus, Result, SqliteStore
+from hush_aggregator import Aggregator, MqttBroker, Result, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
 from hush_common.topics import status_topic
@@ -26,9 +26,9 @@ HEIGHTS = make_task(
 async def answers(broker: str, store: SqliteStore, enough: int) -> Result:
     """The result once `enough` reports are counted. Each counts once, also if this program is ended and run again."""
     # What waits at the broker while nobody is here waits under a client id that nobody can guess.
-    bus = MqttBus(BrokerUrl.parse(broker), f"heights-{store.identity}", status=status_topic("heights"))
+    mqtt = MqttBroker(BrokerUrl.parse(broker), f"heights-{store.identity}", status=status_topic("heights"))
     counted = asyncio.Event()
-    aggregator = Aggregator(bus, store, tasks=[HEIGHTS], on_commit=lambda _: counted.set())
+    aggregator = Aggregator(mqtt, store, tasks=[HEIGHTS], on_commit=lambda _: counted.set())
     async with asyncio.TaskGroup() as group:
         running = group.create_task(aggregator.run())
         while True:

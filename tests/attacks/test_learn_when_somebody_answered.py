@@ -17,7 +17,7 @@ from virtual_time import VirtualLoop
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimation import Failure, InThread
+from hush_aggregator.estimation import Failure, ThreadEstimator
 from hush_aggregator.intake import Progress, admit, decode, receive
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import CommitOutcome, SqliteStore
@@ -29,7 +29,7 @@ from hush_common.wire import Refusal, Report, encode_frame, encode_json
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 
 
-class Failing(InThread):
+class Failing(ThreadEstimator):
     """Makes no estimate of reports: what is told of it follows from the first report."""
 
     async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:

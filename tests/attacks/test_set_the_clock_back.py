@@ -17,7 +17,7 @@ from fake_bus import FakeBus
 from servers import Mosquitto
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_aggregator.closing import MADE, ClockCheck
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
@@ -33,7 +33,7 @@ LONG_AGO, LATELY = datetime(2020, 5, 17, 12, tzinfo=UTC), datetime(2031, 5, 17, 
 async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 0.01)
     now = [LONG_AGO]
     bus = FakeBus()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
@@ -134,7 +134,7 @@ async def test_retained_estimates_are_seen_and_counted_never(
         mosquitto.access += f"\nacl_file {rules}"
         mosquitto.start()
     seen: list[bytes] = []
-    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", kept=True)
+    bus = MqttBroker(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", kept=True)
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         for _ in range(2):
             aggregator = Aggregator(bus, store, tasks=(HEIGHTS,), on_estimate=seen.append)

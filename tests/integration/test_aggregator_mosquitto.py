@@ -16,7 +16,7 @@ from counting import aggregating, counted, shell
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task, read_task
@@ -125,7 +125,7 @@ async def test_the_answer_to_a_publication_comes_behind_what_is_taken_from_a_ful
     mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 10)
-    bus = MqttBus(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
+    bus = MqttBroker(BrokerUrl.parse(mosquitto.url), "hush-aggregator-test", status=status_topic("test"))
     async with bus.connect([ALL_TASKS, ALL_REPORTS]) as session:
         publishing = asyncio.create_task(asyncio.to_thread(publish, mosquitto.port, frames(900)))
         await session.batch()

@@ -9,7 +9,7 @@ import pytest
 from servers import need
 
 from hush_aggregator.intake import IntakeStatus
-from hush_aggregator.metrics import Exposition, Figures, IntakeFigures
+from hush_aggregator.metrics import Exposition, IntakeFigures, MetricValues
 from hush_aggregator.store import CommitOutcome
 from hush_common.wire import Refusal
 
@@ -30,7 +30,7 @@ def exposed() -> str:
     counting = IntakeFigures({"heights": 3}, {})
     counting.add(CommitOutcome(2, {Refusal.QUOTA: 1}, frozenset(), counted={"heights": 2}))
 
-    def figures() -> Figures:
+    def figures() -> MetricValues:
         connections = {"intake": 1}
         intake = IntakeStatus(["heights"], connected=True, waiting=0, dropped=1, stored=0, connections=connections)
         return counting.figures(intake)

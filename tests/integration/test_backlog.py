@@ -16,7 +16,7 @@ from flooding_broker import FloodingBroker, Manners
 from servers import Mosquitto
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBus, _MqttSession
+from hush_aggregator.broker.mqtt import MqttBroker, _MqttSession
 from hush_aggregator.store import CommitOutcome, SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.mqtt.connection import AckQueue
@@ -127,7 +127,7 @@ def test_a_million_reports_are_counted_through_ten_kills(mosquitto: Mosquitto, t
     service, gap = count_backlog(mosquitto, tmp_path, 1_000_000, kills=10, seed=2)
     assert_counted(service, 1_000_000)
     assert gap < LONGEST_GAP_S
-    assert re.search(r"draining a backlog: \d+ counted, \d+ a second, about \d+ wait at the broker", service.text)
+    assert re.search(r"draining a backlog: \d+ counted, \d+ a second, about \d+ wait on the broker", service.text)
 
 
 # Brokers that repeat packet ids, answer late, or are silent
@@ -137,7 +137,7 @@ def test_a_million_reports_are_counted_through_ten_kills(mosquitto: Mosquitto, t
 async def aggregating(broker: FloodingBroker, path: Path, *outcomes: list[CommitOutcome]) -> AsyncIterator[Aggregator]:
     """Over one connection, where tasks, reports and answers come one behind the other."""
     with SqliteStore(path) as store:
-        bus = MqttBus(BrokerUrl.parse(broker.url), "hush-aggregator-test", kept=True)
+        bus = MqttBroker(BrokerUrl.parse(broker.url), "hush-aggregator-test", kept=True)
         aggregator = Aggregator(bus, store, tasks=(NUMBER,), settle_s=0.1)
         if outcomes:
             aggregator._on_commit = outcomes[0].append

@@ -84,10 +84,10 @@ async def test_an_estimate_that_the_broker_hangs_up_on_is_named_and_everything_e
         assert counted(store) == 12
         assert len(of_log(caplog, ": connected to")) == connections <= 5, "it stays connected"
         (told,) = of_log(caplog, "task cars")
-        assert "hush/v1/estimates/cars is set aside" in told
-        assert "raise its max_packet_size" in told
+        assert "hush/v1/estimates/cars is held back" in told
+        assert "raise max_packet_size" in told
         (told,) = of_log(caplog, "task trains")
-        assert "hush/v1/estimates/trains is set aside" in told
+        assert "hush/v1/estimates/trains is held back" in told
         assert of_log(caplog, "did not come back") == of_log(caplog, "task bits") == []
 
 
@@ -99,14 +99,14 @@ async def test_what_was_set_aside_is_published_once_the_broker_takes_it(
     async with aggregating(small, tmp_path / "store.sqlite3", tasks=(BITS, CARS, TRAINS)):
         await send(small, CARS, TRAINS)
         async with asyncio.timeout(20):
-            while not of_log(caplog, "task cars", "set aside"):  # noqa: ASYNC110 - a log has no event
+            while not of_log(caplog, "task cars", "held back"):  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.05)
         small.stop()
         small.settings = QUEUE
         small.start()
         await retained(small, "cars", 1)
         await retained(small, "trains", 1)
-    assert of_log(caplog, "taken again")
+    assert of_log(caplog, "accepted again")
 
 
 async def test_a_task_that_is_too_long_is_named_and_the_others_are_published_and_counted(
@@ -122,4 +122,4 @@ async def test_a_task_that_is_too_long_is_named_and_the_others_are_published_and
         await send(small, FLEET, BITS)
         await retained(small, "bits", 2)
         assert counted(store) == 4
-    assert len(of_log(caplog, "task fleet: its message to hush/v1/tasks/fleet is set aside")) == 1
+    assert len(of_log(caplog, "task fleet: its message to hush/v1/tasks/fleet is held back")) == 1

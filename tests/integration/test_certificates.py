@@ -15,7 +15,7 @@ from certificates import AUTHORITY, BROKER, Authority
 from leftovers import collect_leftovers
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -201,7 +201,7 @@ async def as_device(url: BrokerUrl) -> None:
 
 
 async def as_aggregator(url: BrokerUrl) -> None:
-    async with MqttBus(url, "a").connect([]):
+    async with MqttBroker(url, "a").connect([]):
         pass
 
 

@@ -15,7 +15,7 @@ from certificates import Authority
 from fake_transport import HEIGHTS
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_client import Client, MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -159,7 +159,7 @@ async def test_what_is_no_web_socket_is_told(secured: Secured) -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_aggregator_comes_in_every_way_as_well(secured: Secured, way: str) -> None:
     topic = f"hush/v1/reports/heights/{way.replace(' ', '-')}"
-    bus = MqttBus(secured.url(way), f"aggregator-{way}")
+    bus = MqttBroker(secured.url(way), f"aggregator-{way}")
     async with bus.connect([topic]) as session, aiomqtt.Client(HOST, secured.broker.port) as device:
         for number in range(200):
             await device.publish(topic, b"%d" % number + b"x" * 300, qos=1)

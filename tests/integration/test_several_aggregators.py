@@ -92,7 +92,7 @@ def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mo
         report(mosquitto, 1)
         before = counted(mosquitto, 1)
         with serving(mosquitto.url, other, "--task", draft(tmp_path), "--name", "two") as beside:
-            told = says(beside, "nothing is published of it: the published estimate is from another store")
+            told = says(beside, "but not published: the published estimate is from another store")
             assert "hush task take-over heights --store" in told
         assert retained(mosquitto, ESTIMATE) == before
     with serving(mosquitto.url, other) as log:
@@ -133,7 +133,7 @@ def test_stores_that_were_crossed_change_nothing_of_what_is_published(mosquitto:
         serving(mosquitto.url, stores[0], "--task", tasks[1], "--name", "n1") as two,
     ):
         for log, task in ((one, "heights"), (two, "weights")):
-            told = says(log, "nothing is published of it: the published estimate is from another store")
+            told = says(log, "but not published: the published estimate is from another store")
             assert f"task {task}: " in told
         says(one, "no longer has the session")  # a store has a session for each name
     names = [json.loads(retained(mosquitto, topic))["store"] for topic in topics[1::2]]

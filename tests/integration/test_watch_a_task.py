@@ -22,7 +22,7 @@ from counting import shell
 from servers import Mosquitto, free_port
 from serving import serving
 
-from hush_aggregator.store import SqliteEditor, SqliteStore, State
+from hush_aggregator.store import SqliteEditor, SqliteStore, TaskState
 from hush_common.task import make_task
 
 HUSH = [sys.executable, "-m", "hush"]
@@ -269,7 +269,7 @@ def test_over_http_a_task_that_is_not_there_a_withdrawal_and_a_service_that_ends
         it = stack.enter_context(watching(Mosquitto(tmp_path), "--http", url))
         it.until("heights: 0 counted, 0 refused, live\n")
         with SqliteEditor(store) as command:
-            command.set_state("heights", State.WITHDRAWN)
+            command.set_state("heights", TaskState.WITHDRAWN)
         it.until("heights: withdrawn")  # with the next sign of life of the stream
     # what is left of the service is a port that nobody listens on
     with watching(Mosquitto(tmp_path), "--http", url) as it:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto, free_port, need
 
-from hush_aggregator.broker.mqtt import MqttBus
+from hush_aggregator.broker.mqtt import MqttBroker
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, BROKER_DROPPED, BROKER_UPTIME
@@ -19,8 +19,8 @@ from hush_common.topics import ALL_REPORTS, ALL_TASKS, BROKER_DROPPED, BROKER_UP
 FILTERS = (ALL_TASKS, ALL_REPORTS)
 
 
-def bus(url: str) -> MqttBus:
-    return MqttBus(BrokerUrl.parse(url), "hush-aggregator-test", kept=True)
+def bus(url: str) -> MqttBroker:
+    return MqttBroker(BrokerUrl.parse(url), "hush-aggregator-test", kept=True)
 
 
 async def test_a_killed_broker_has_forgotten_the_session_and_one_that_was_stopped_has_not(mosquitto: Mosquitto) -> None:

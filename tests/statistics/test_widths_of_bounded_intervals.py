@@ -24,7 +24,7 @@ from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.intake import Block, Decoded, admit
+from hush_aggregator.intake import Block, DecodedBatch, admit
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
@@ -281,7 +281,7 @@ def test_bits_of_categories_that_do_not_exist_are_refused_before_they_are_counte
     ids = np.array([b"0" * 16, b"1" * 16], dtype="V16")
     bodies = np.array([[1, 1 << 7], [1, 1 << 8]], dtype=np.int64)
     block = Block(task.id, None, task.report_digest, 0, ids, bodies)
-    judged = admit(Decoded([block], Counter()), {task.id: task}, datetime.now(UTC))
+    judged = admit(DecodedBatch([block], Counter()), {task.id: task}, datetime.now(UTC))
     assert judged.refused == {(task.id, Refusal.OUT_OF_RANGE): 1}
     assert [accepted.bodies.tolist() for accepted in judged.accepted] == [[[1, 1 << 7]]]
 

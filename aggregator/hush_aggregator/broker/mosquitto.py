@@ -53,19 +53,15 @@ authorityKeyIdentifier = keyid
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class BrokerCertificate:
     """A certificate of a broker, and its key."""
 
     certificate: Path
     key: Path
 
 
-def given(certificate: Path, key: Path) -> Certificate:
-    """A certificate that is there, where it is: whoever renews it renews it there.
-
-    Raises:
-        OptionError: a file cannot be read, or the key is not that of the certificate.
-    """
+def use_certificate(certificate: Path, key: Path) -> BrokerCertificate:
+    """Return an existing certificate, which is renewed where it is; raises `OptionError` if the files do not match."""
     for option, file in (("--cert", certificate), ("--key", key)):
         try:
             file.open("rb").close()
@@ -77,26 +73,28 @@ def given(certificate: Path, key: Path) -> Certificate:
         reason = getattr(error, "reason", None) or "no certificate and key"
         raise OptionError(
             "--cert",
-            f"{certificate} and {key} do not fit together ({reason}); name a certificate in PEM and its own key, which "
-            "needs no password",
+            f"{certificate} and {key} do not match ({reason}); name a PEM certificate and its key, without a password",
         ) from error
-    return Certificate(certificate.resolve(), key.resolve())
+    return BrokerCertificate(certificate.resolve(), key.resolve())
 
 
-def make(home: Path, hosts: list[str]) -> Certificate:
-    """Make an authority in `home`, and let it sign a certificate for these names and addresses.
+def make_certificate(home: Path, hosts: list[str]) -> BrokerCertificate:
+    """Create an authority in `home` that signs a certificate for these names and addresses.
+
+    This takes the `openssl` program, which every system with mosquitto has: a library that signs certificates would be
+    a dozen megabytes for a command that runs once.
 
     Raises:
-        OptionError: the `openssl` program is not there.
+        OptionError: there is no `openssl` program.
         SetupError: it failed.
         OSError: a file cannot be written.
     """
     program = shutil.which("openssl")
     if program is None:
         raise OptionError(
-            "--cert", "there is no openssl program here to make a certificate; install it, or name one of your own"
+            "--cert", "there is no openssl program to create a certificate; install it, or name your own certificate"
         )
-    made = Certificate(home / "broker.crt", home / "broker.key")
+    made = BrokerCertificate(home / "broker.crt", home / "broker.key")
     with tempfile.TemporaryDirectory(dir=home) as scratch:
         names = Path(scratch) / "extensions"
         names.write_text(_EXTENSIONS.format(names=", ".join(map(_name, hosts))), encoding="ascii")
@@ -131,22 +129,22 @@ def _run(program: str, *arguments: str) -> None:
         subprocess.run([program, *arguments], check=True, capture_output=True, timeout=_PATIENCE_S)  # noqa: S603 - no shell; names are checked
     except (subprocess.SubprocessError, OSError) as error:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
-        raise SetupError(f"openssl could not make a certificate ({said[-1] if said else error})") from error
+        raise SetupError(f"openssl could not create a certificate ({said[-1] if said else error})") from error
 
 
 LARGEST_PACKET = 4 * 1024 * 1024
 """Most bytes of a packet: a gateway's longest frame has 2.1 million, and an estimate of 1024 coordinates half of it."""
 
 QUEUED = 1_000_000
-"""Messages that wait for an aggregator that is away. What comes beyond is dropped, and asked for again."""
+"""Messages that wait for an aggregator that is away. The broker drops further ones, and hush recalls them."""
 
 _QUEUED_BYTES = 1024 * 1024 * 1024
 _SAVED_EVERY_S = 60
 _SESSIONS_END_AFTER = "2m"  # months, in the words of mosquitto: longer than any aggregator is away
 
 
-class Versions(StrEnum):
-    """Mosquitto speaks two dialects: 2.1 has plugins for what 2.0 has built in."""
+class MosquittoVersion(StrEnum):
+    """Versions with different configurations: 2.1 has plugins for what 2.0 has built in."""
 
     V20 = "2.0"
     V21 = "2.1"
@@ -160,24 +158,18 @@ class Listener:
     port: int  # of TCP
     certificate: Path  # of the broker, with those that vouch for it
     key: Path  # of that certificate
-    user: str  # whom mosquitto becomes if root starts it
+    user: str  # that mosquitto runs as if root starts it
 
 
 def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugins: Path | None = None) -> str:
-    """The text of `mosquitto.conf`.
+    """Return the text of `mosquitto.conf`.
 
-    Args:
-        home: the directory of all files that it names.
-        listener: where it listens.
-        queued: messages that may wait for one client; 0 for no bound.
-        plugins: where the plugins of mosquitto 2.1 are; None writes for 2.0.
+    At most `queued` messages wait for one client; 0 for no bound. Without `plugins`, the directory of the plugins of
+    mosquitto 2.1, it is for 2.0.
     """
     passwords, rules = home / "passwords", home / "rules"
     access = [f"password_file {passwords}", f"acl_file {rules}"]
-    memory = [
-        "persistence true",
-        f"autosave_interval {_SAVED_EVERY_S}",
-    ]
+    memory = ["persistence true", f"autosave_interval {_SAVED_EVERY_S}"]
     if plugins is not None:
         access = [
             f"global_plugin {plugins / 'mosquitto_password_file.so'}",
@@ -190,7 +182,7 @@ def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugi
             "plugin_opt_flush_period 0",
             "plugin_opt_sync full",
         ]
-    version = Versions.V20 if plugins is None else Versions.V21
+    version = MosquittoVersion.V20 if plugins is None else MosquittoVersion.V21
     return "\n".join(
         [
             f"# mosquitto {version} for hush. docs/operations.md says why each line is here.",
@@ -234,10 +226,7 @@ _OWN_REPORTS = ALL_REPORTS.removesuffix("+") + "%u"  # %u is the user, who is th
 
 
 class Role(StrEnum):
-    """What a user is, and may do beside what everybody may.
-
-    Everybody reads tasks, recalls and estimates, and writes reports under the user's own name.
-    """
+    """What a user may do, in addition to reading tasks, recalls and estimates, and reporting under its own name."""
 
     DEVICE = "device"
     AGGREGATOR = "aggregator"
@@ -247,12 +236,11 @@ class Role(StrEnum):
 
     @property
     def has_control(self) -> bool:
-        """Whether it is the role of an aggregator, which has two connections, and so two users."""
+        """Whether it is for an aggregator, which has two connections and so two users."""
         return self in (Role.AGGREGATOR, Role.ANNOUNCER)
 
     @property
     def meaning(self) -> str:
-        """One line for a person."""
         return _MEANING[self]
 
 
@@ -272,7 +260,7 @@ _COUNTING = (
     "read $SYS/broker/#",  # whether the broker was started anew, and what it dropped
 )
 _HOME_ASSISTANT = "homeassistant"  # where it looks, if it was not told otherwise
-_BESIDE = {
+_RIGHTS = {
     Role.DEVICE: (),
     Role.AGGREGATOR: _COUNTING,
     Role.ANNOUNCER: (*_COUNTING, f"readwrite {_HOME_ASSISTANT}/device/+/config", f"read {_HOME_ASSISTANT}/status"),
@@ -287,17 +275,17 @@ def control_of(user: str) -> str:
 
 
 def rules(roles: Mapping[str, Role]) -> str:
-    """The file of rules, for users with these roles."""
+    """Return the text of the file of rules."""
     lines = [_TITLE, "", *(f"pattern read {topic}" for topic in (ALL_TASKS, ALL_RECALLS, ALL_ESTIMATES))]
     lines.append(f"pattern write {_OWN_REPORTS}")
     for user, role in sorted(roles.items()):
-        if _BESIDE[role]:
-            lines += ["", f"# {role}", f"user {user}", *(f"topic {rule}" for rule in _BESIDE[role])]
+        if _RIGHTS[role]:
+            lines += ["", f"# {role}", f"user {user}", *(f"topic {rule}" for rule in _RIGHTS[role])]
     return "\n".join([*lines, ""])
 
 
 def roles_of(text: str) -> dict[str, Role]:
-    """The users with rights of their own in a file that `rules` made."""
+    """Return the users with own rights in a file of `rules`."""
     lines = text.splitlines()
     heads = {f"# {role}": role for role in Role}
     return {
@@ -308,7 +296,7 @@ def roles_of(text: str) -> dict[str, Role]:
 
 
 MADE_ITERATIONS = 101
-"""What `mosquitto_passwd` takes: 192 random bits need no slow hash, and a broker hashes at each connection."""
+"""As `mosquitto_passwd`: 192 random bits need no slow hash, and a broker hashes at each connection."""
 
 GIVEN_ITERATIONS = 20_000
 """For a password that a person chose: 10 to 20 ms of the broker for each connection and each guess."""
@@ -316,20 +304,20 @@ GIVEN_ITERATIONS = 20_000
 _SALT_BYTES = 12  # mosquitto 2.0 reads no other length
 
 
-def made() -> str:
-    """A new password that nobody can guess: 192 bits, 32 letters, digits, `-` and `_`."""
+def new_password() -> str:
+    """Return 192 random bits as 32 letters, digits, `-` and `_`."""
     return secrets.token_urlsafe(24)
 
 
-def hashed(password: str, iterations: int) -> str:
-    """What stands after the name and a colon in the file of passwords."""
+def hash_password(password: str, iterations: int) -> str:
+    """Return what follows the name and a colon in the file of passwords."""
     salt = secrets.token_bytes(_SALT_BYTES)
     key = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, iterations)
     return f"$7${iterations}${base64.b64encode(salt).decode()}${base64.b64encode(key).decode()}"
 
 
 def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
-    """Return the topmost directory above `path` that a user cannot enter, by its mode; None if there is none."""
+    """Return the topmost directory above `path` that a user cannot enter by its mode, if any."""
     for directory in reversed(path.parents):
         found = directory.stat()
         enters = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid in groups else stat.S_IXOTH
@@ -339,8 +327,8 @@ def closed_above(path: Path, user: int, groups: Collection[int]) -> Path | None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Turn what the system complains about into one line with a remedy."""
+def setup_errors(path: Path) -> Iterator[None]:
+    """Turn an `OSError` into a `SetupError` with a remedy."""
     try:
         yield
     except OSError as error:
@@ -352,37 +340,33 @@ def told(path: Path) -> Iterator[None]:
 
 CONFIGURATION = "mosquitto.conf"
 _PASSWORDS, _RULES, _CREDENTIALS, _DATA, _LOCK = "passwords", "rules", "credentials", "data", "lock"
-_KEPT_BY_ITS_MAKER = ("ca.key", _CREDENTIALS)  # mosquitto has no use for these
+_NOT_FOR_MOSQUITTO = ("ca.key", _CREDENTIALS)
 
 
-class Directory:
-    """The directory of a broker that `create` made.
-
-    Raises:
-        OptionError: there is none at `path`.
-    """
+class BrokerDirectory:
+    """The directory of a broker that `create` made; raises `OptionError` if there is none at `path`."""
 
     def __init__(self, path: Path) -> None:
         if not all((path / name).is_file() for name in (CONFIGURATION, _PASSWORDS, _RULES)):
             raise OptionError(
-                "--config", f"{path} is no directory of a broker; name the one that `hush broker config` made"
+                "--config", f"{path} is not the directory of a broker; name the one that `hush broker config` made"
             )
         self._path = path
 
     @classmethod
-    def create(cls, path: Path, fill: Callable[[Path], str], owner: tuple[int, int] | None) -> "Directory":
-        """Make the directory of a broker without users, or nothing at all.
+    def create(cls, path: Path, fill: Callable[[Path], str], owner: tuple[int, int] | None) -> "BrokerDirectory":
+        """Create the directory of a broker without users, completely or not at all.
 
         Args:
-            path: absolute; is not there yet, or empty.
-            fill: writes certificates into the directory that it is given, and returns the text of the configuration.
+            path: absolute; must not exist yet, or be empty.
+            fill: writes certificates into the given directory, and returns the text of the configuration.
             owner: user and group that mosquitto runs as, if not those of this process.
 
         Raises:
-            OptionError: something is there already.
+            OptionError: the directory is in use.
             SetupError: it cannot be written.
         """
-        with told(path):
+        with setup_errors(path):
             _refuse_what_is_there(path)
             draft = Path(tempfile.mkdtemp(prefix=".hush-broker-", dir=path.parent))
             try:
@@ -399,15 +383,10 @@ class Directory:
         return cls(path)
 
     def add(self, name: str, role: Role, password: str | None = None, *, keep: bool = True) -> str:
-        """Let a user in once mosquitto has read its files again; return the password.
+        """Add a user, who can log in once mosquitto has reloaded its files; return the password.
 
-        An aggregator becomes two users with one password: this one and `control_of` it.
-
-        Args:
-            name: of the user, who will be the sender in the topics of its reports.
-            role: what it may do.
-            password: None makes one.
-            keep: whether to write the password into a file too (`credential`).
+        The name is the sender in the topics of its reports. An aggregator becomes two users with one password: this one
+        and `control_of` it. With `keep`, the password is also written into a file (`credential`).
 
         Raises:
             OptionError: the name cannot be that of a sender, or is taken.
@@ -421,61 +400,60 @@ class Directory:
         with self._changing() as (users, roles):
             for one in names:
                 if one in users:
-                    raise OptionError("NAME", f"{one} is there already; `hush broker remove {one}` ends it")
+                    raise OptionError("NAME", f"{one} exists already; `hush broker remove {one}` removes it")
             iterations = MADE_ITERATIONS if password is None else GIVEN_ITERATIONS
-            text = made() if password is None else password
+            text = new_password() if password is None else password
             if keep:
                 replace_file(self.credential(name), f"{text}\n".encode())
             for one in names:
-                users[one] = hashed(text, iterations)
+                users[one] = hash_password(text, iterations)
                 roles[one] = role
         return text
 
     @property
     def process_file(self) -> Path:
-        """Where mosquitto writes the number of its process."""
+        """Where mosquitto writes its process id."""
         return self._path / "mosquitto.pid"
 
     def credential(self, name: str) -> Path:
-        """The file with the password of a user, for `--password-file`, if it was kept."""
+        """The file with the password of a user, if it was kept."""
         return self._path / _CREDENTIALS / name
 
     def remove(self, name: str) -> None:
-        """Let a user in no more once mosquitto has read its files again; of an aggregator, both users.
+        """Remove a user, of an aggregator both; mosquitto refuses them once it has reloaded its files.
 
         Raises:
             OptionError: there is no such user.
-            SetupError: a file cannot be written; the user is still there.
+            SetupError: a file cannot be written; nobody was removed.
         """
         with self._changing() as (users, roles):
             if name not in users:
-                raise OptionError("NAME", f"{name[:80]!r} is no user here")
+                raise OptionError("NAME", f"there is no user {name[:80]!r}")
             role = roles.get(name, Role.DEVICE)
             for one in (name, control_of(name)) if role.has_control else (name,):
                 users.pop(one, None)
                 roles.pop(one, None)
-        with told(self._path):
+        with setup_errors(self._path):
             self.credential(name).unlink(missing_ok=True)
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[dict[str, str], dict[str, Role]]]:
-        """Users with their hashed passwords, and roles. What becomes of them in the block is written at its end."""
-        with told(self._path), self._alone():
+        """Yield users with their hashed passwords, and roles; changes are written at the end of the block."""
+        with setup_errors(self._path), self._alone():
             lines = (self._path / _PASSWORDS).read_text(encoding="utf-8").splitlines()
             users = {name: hash_ for name, _, hash_ in (line.partition(":") for line in lines) if name}
             roles = roles_of((self._path / _RULES).read_text(encoding="utf-8"))
             yield users, roles
-            # Rules of a user without a password let nobody in; a password whose rules are missing would not do.
+            # Rules first: rules without a password let nobody in, but a password needs its rules.
             replace_file(self._path / _RULES, rules(roles).encode())
-            replace_file(
-                self._path / _PASSWORDS, "".join(f"{name}:{hash_}\n" for name, hash_ in sorted(users.items())).encode()
-            )
+            text = "".join(f"{name}:{hash_}\n" for name, hash_ in sorted(users.items()))
+            replace_file(self._path / _PASSWORDS, text.encode())
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         lock = FileLock.take(self._path / _LOCK)
         if lock is None:
-            raise SetupError(f"{self._path}: another hush changes its users; try again")
+            raise SetupError(f"{self._path}: another hush is changing its users; try again")
         try:
             yield
         finally:
@@ -485,15 +463,15 @@ class Directory:
 def _refuse_what_is_there(path: Path) -> None:
     if (path / CONFIGURATION).exists():
         raise OptionError(
-            "DIR", f"{path} has a configuration already, and nothing is overwritten; `hush broker add` adds users to it"
+            "DIR", f"{path} already has a configuration, which is not overwritten; `hush broker add` adds users to it"
         )
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-        raise OptionError("DIR", f"{path} holds something else; name a directory that is empty, or not there yet")
+        raise OptionError("DIR", f"{path} is not empty; name an empty or a new directory")
 
 
 def _make_private(home: Path, owner: tuple[int, int] | None) -> None:
-    """Files 0600, directories 0700, those that mosquitto reads its own."""
+    """Set modes 0600 and 0700; what mosquitto reads belongs to it."""
     for place in [home, *home.rglob("*")]:
         place.chmod(0o700 if place.is_dir() else 0o600)
-        if owner is not None and place.name not in _KEPT_BY_ITS_MAKER:
+        if owner is not None and place.name not in _NOT_FOR_MOSQUITTO:
             os.chown(place, *owner)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 
-from hush_aggregator.broker.session import BATCH_LIMIT, Session
+from hush_aggregator.broker.session import BATCH_LIMIT, BrokerSession
 from hush_aggregator.logs import fields
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError
@@ -44,7 +44,7 @@ def _ignore(_: str, __: bytes) -> None:
     """What becomes of a message that nobody wants yet."""
 
 
-class MqttBus:
+class MqttBroker:
     """A `Bus` over MQTT 3.1.1.
 
     Args:
@@ -94,7 +94,7 @@ class MqttBus:
         return str(self._url)
 
     @asynccontextmanager
-    async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
+    async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
         async with connect(self._url, self._options) as connection:
             session = _MqttSession(connection, self)
             opening = asyncio.create_task(self._open(session, filters), name="hush-subscribe")
@@ -137,7 +137,7 @@ def _end(connection: MqttConnection, opening: "asyncio.Task[None]") -> None:
 class _MqttSession:
     """A `Session` on one connection."""
 
-    def __init__(self, connection: MqttConnection, bus: MqttBus) -> None:
+    def __init__(self, connection: MqttConnection, bus: MqttBroker) -> None:
         self._connection = connection
         self._bus = bus
         # What is left of an earlier connection's subscriptions comes before anybody listens.

@@ -11,16 +11,16 @@ from typing import Annotated
 import typer
 
 from hush_aggregator.broker.mosquitto import (
-    Certificate,
-    Directory,
+    BrokerCertificate,
+    BrokerDirectory,
     Listener,
+    MosquittoVersion,
     Role,
-    Versions,
     closed_above,
     configuration,
     control_of,
-    given,
-    make,
+    make_certificate,
+    use_certificate,
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
@@ -50,7 +50,7 @@ def config(
         str, typer.Option(help="User that mosquitto runs as; for root `mosquitto`, else whoever you are.")
     ] = "",
     queue: Annotated[int, typer.Option(min=0, help="Messages that may wait for one client; 0 for no bound.")] = 1000000,
-    mosquitto: Annotated[Versions, typer.Option(help="Version of mosquitto.")] = Versions.V20,
+    mosquitto: Annotated[MosquittoVersion, typer.Option(help="Version of mosquitto.")] = MosquittoVersion.V20,
     plugins: Annotated[
         Path | None, typer.Option(help="Directory of the plugins of mosquitto 2.1, if they are not found.")
     ] = None,
@@ -67,17 +67,17 @@ def config(
     if (cert is None) != (key is None):
         raise OptionError("--cert" if cert is None else "--key", "a certificate and its key are named together")
     user, owner = _owner(run_as)
-    found = _plugins(plugins) if mosquitto is Versions.V21 else None
-    there = None if cert is None or key is None else given(cert, key)
+    found = _plugins(plugins) if mosquitto is MosquittoVersion.V21 else None
+    there = None if cert is None or key is None else use_certificate(cert, key)
 
     def fill(draft: Path) -> str:
         if there is None:
-            make(draft, host)
-        ours = there or Certificate(path / "broker.crt", path / "broker.key")
+            make_certificate(draft, host)
+        ours = there or BrokerCertificate(path / "broker.crt", path / "broker.key")
         listener = Listener(listen, port, ours.certificate, ours.key, user)
         return configuration(path, listener, queued=queue, plugins=found)
 
-    Directory.create(path, fill, owner)
+    BrokerDirectory.create(path, fill, owner)
     authority = "" if there else f"?ca={path / 'ca.pem'}"
     print(
         f"wrote {path}, for mosquitto {mosquitto}\n"
@@ -117,7 +117,7 @@ def add(
     show: Annotated[bool, typer.Option("--print", help="Print the password instead of keeping it in a file.")] = False,
 ) -> None:
     """Let a device, a gateway or a worker in, with a name and a password of its own."""
-    home = Directory(_path(directory))
+    home = BrokerDirectory(_path(directory))
     password = None if password_file is None else password_in(password_file)
     if password == "":
         raise OptionError("--password-file", f"{password_file} has no password in its first line")
@@ -132,13 +132,13 @@ def add(
 
 def remove(name: _Name, *, directory: _Config = Path()) -> None:
     """Let a user in no more."""
-    home = Directory(_path(directory))
+    home = BrokerDirectory(_path(directory))
     home.remove(name)
     print(f"removed {name}")
     _tell_to_reload(home)
 
 
-def _tell_to_reload(home: Directory) -> None:
+def _tell_to_reload(home: BrokerDirectory) -> None:
     typer.echo(f"hush: a mosquitto that runs reads this after: kill -HUP $(cat {home.process_file})", err=True)
 
 

@@ -18,7 +18,7 @@ from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.broker.session import Bus
+    from hush_aggregator.broker.session import Broker
     from hush_aggregator.result import ForeignResult, Result
     from hush_common.broker_url import BrokerUrl
 
@@ -124,10 +124,10 @@ def _number(text: str) -> int:
 
 
 async def _retained(task: str, where: "BrokerUrl") -> "ForeignResult":
-    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - a store needs no MQTT
+    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - a store needs no MQTT
     from hush_aggregator.result import read_result  # noqa: PLC0415 - as above
 
-    bus: Bus = MqttBus(where, identifier=f"hush-results-{secrets.token_hex(6)}")
+    bus: Broker = MqttBroker(where, identifier=f"hush-results-{secrets.token_hex(6)}")
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     topic = estimate_topic(task)
 

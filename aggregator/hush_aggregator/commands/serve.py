@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
 import typer
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
-from hush_aggregator.aggregator import Aggregator, Separate
-from hush_aggregator.broker.mqtt import MqttBus, warn_if_open
+from hush_aggregator.aggregator import Aggregator, SeparateConnections
+from hush_aggregator.broker.mqtt import MqttBroker, warn_if_open
 from hush_aggregator.closing import ClockCheck
 from hush_aggregator.commands.http import LogFormatOption, http_extra
-from hush_aggregator.estimation import InProcesses
+from hush_aggregator.estimation import ProcessEstimator
 from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.intake import IntakeStatus, Progress
 from hush_aggregator.logs import Log, LogFormat, fields, logging_to
@@ -35,7 +35,7 @@ from hush_common.topics import is_sender, status_topic
 
 if TYPE_CHECKING:
     from hush_aggregator.http.listen import ListenerConfig
-    from hush_aggregator.metrics import Figures, IntakeFigures
+    from hush_aggregator.metrics import IntakeFigures, MetricValues
 
 
 _DIGITS = 12
@@ -152,7 +152,7 @@ class Settings(BaseModel):
 _LOG = logging.getLogger("hush.aggregator")
 
 
-class HttpBeside:
+class HttpServer:
     """HTTP where an address is given for it, else nothing. It listens once it is made; at its end it is closed.
 
     Raises:
@@ -192,7 +192,7 @@ class HttpBeside:
     def __enter__(self) -> Self:
         if self._access is not None:
             self._inside.enter_context(self._access.listener)
-            self._estimator = self._inside.enter_context(InProcesses())
+            self._estimator = self._inside.enter_context(ProcessEstimator())
         return self
 
     def __exit__(
@@ -245,7 +245,7 @@ class _Live:
     def task_limit(self) -> str:
         return self._aggregator.task_limit
 
-    def figures(self) -> "Figures":
+    def figures(self) -> "MetricValues":
         return self._counting.figures(self._aggregator.intake)
 
 
@@ -357,7 +357,7 @@ def serve(
         raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
     tasks = {path: read_task(path) for path in settings.tasks}
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
-    beside = HttpBeside(
+    beside = HttpServer(
         http,
         token_file=http_token_file,
         write=http_write,
@@ -368,7 +368,7 @@ def serve(
         confidence=confidence,
     )
     with logging_to(sys.stderr, log_format) as log:
-        with beside, SqliteStore(settings.store, settings.limits) as opened, InProcesses() as estimator:
+        with beside, SqliteStore(settings.store, settings.limits) as opened, ProcessEstimator() as estimator:
             check_files(opened, tasks)
             clock = ClockCheck(opened, accept=accept_clock)
             asyncio.run(_serve(settings, control, [*tasks.values()], (opened, clock), (estimator, beside, log)))
@@ -376,16 +376,16 @@ def serve(
         _LOG.info("stopped", extra=fields("stopped"))
 
 
-def _buses(settings: Settings, control: BrokerUrl, store: SqliteStore) -> tuple[MqttBus, Separate]:
+def _buses(settings: Settings, control: BrokerUrl, store: SqliteStore) -> tuple[MqttBroker, SeparateConnections]:
     """The broker, by one connection and by two, under client ids that nobody can guess.
 
     Who knows such an id can take what waits for it.
     """
     identifier = f"hush-aggregator-{settings.name}-{store.identity}"
     status = status_topic(settings.name)
-    alone = MqttBus(settings.broker, identifier, status=status)
-    intake = MqttBus(settings.broker, identifier, kept=True)
-    return alone, Separate(intake, MqttBus(control, f"{identifier}-control", status=status, qos=0))
+    alone = MqttBroker(settings.broker, identifier, status=status)
+    intake = MqttBroker(settings.broker, identifier, kept=True)
+    return alone, SeparateConnections(intake, MqttBroker(control, f"{identifier}-control", status=status, qos=0))
 
 
 async def _forget(store: SqliteStore) -> NoReturn:
@@ -403,7 +403,7 @@ async def _serve(
     control: BrokerUrl,
     tasks: list[Task],
     kept: tuple[SqliteStore, ClockCheck],
-    helpers: tuple[InProcesses, HttpBeside, Log],
+    helpers: tuple[ProcessEstimator, HttpServer, Log],
 ) -> None:
     progress = Progress()
     store, clock = kept

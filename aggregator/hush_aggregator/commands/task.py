@@ -19,7 +19,7 @@ from hush_common.terminal import Column, Row, Table, show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.broker.session import Bus
+    from hush_aggregator.broker.session import Broker
     from hush_aggregator.store import TaskRow
 
 
@@ -240,12 +240,12 @@ def publish(
         return
     if not broker:
         raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
-    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - `check` needs no MQTT
+    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - `check` needs no MQTT
 
     where = address(broker, {"user": user}, password_file)
     task = read_task(file)
     _warn(task)
-    bus = MqttBus(where, identifier=f"hush-task-{secrets.token_hex(6)}")
+    bus = MqttBroker(where, identifier=f"hush-task-{secrets.token_hex(6)}")
     there = asyncio.run(_publish(task, bus, file))
     if there is not None and there is not task:
         print(
@@ -265,7 +265,7 @@ def _warn(task: Task) -> None:
         print(f"hush: {told}", file=sys.stderr)
 
 
-async def _publish(task: Task, bus: "Bus", file: Path) -> Task | None:
+async def _publish(task: Task, bus: "Broker", file: Path) -> Task | None:
     """Publish `task` retained, unless the same question is there already: then return it as it is there.
 
     Raises:
@@ -289,7 +289,7 @@ async def _publish(task: Task, bus: "Bus", file: Path) -> Task | None:
     return None
 
 
-async def _retained(task: Task, bus: "Bus") -> bytes | None:
+async def _retained(task: Task, bus: "Broker") -> bytes | None:
     """The payload that the broker keeps under the id of `task`. A new subscription asks for it, so it is no echo."""
     topic = task_topic(task.id)
     async with bus.connect((topic,)) as session:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from hush_aggregator.broker.session import Session
+from hush_aggregator.broker.session import BrokerSession
 from hush_aggregator.home_assistant.device import announcement
 from hush_aggregator.result import encode
-from hush_aggregator.store.base import State
+from hush_aggregator.store.base import TaskState
 from hush_aggregator.tasks import KnownTasks
 from hush_common.rng import SystemRng
 
@@ -46,7 +46,7 @@ class Announcing:
         self._sent: dict[str, bytes] = {}
         self._born = asyncio.Event()
 
-    async def serve(self, session: Session, tasks: KnownTasks, owns: Callable[[str], bool]) -> NoReturn:
+    async def serve(self, session: BrokerSession, tasks: KnownTasks, owns: Callable[[str], bool]) -> NoReturn:
         """Announce, until cancelled or the connection is lost.
 
         Args:
@@ -84,7 +84,7 @@ class Announcing:
             if task is not None and owns(row.id):
                 if row.digest not in self._made:
                     self._made[row.digest] = encode(announcement(task, self._status, self._page))
-                wanted[row.id] = self._made[row.digest] if row.state is State.OPEN else b""
+                wanted[row.id] = self._made[row.digest] if row.state is TaskState.OPEN else b""
             elif task is None and row.owner == self._store:  # it is forgotten, and was this store's
                 wanted[row.id] = b""
         return wanted

@@ -20,11 +20,11 @@ from typing import Annotated, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 from fastapi import Depends, Request, Response
 
-from hush_aggregator.estimation import Estimator, InThread
+from hush_aggregator.estimation import Estimator, ThreadEstimator
 from hush_aggregator.http.client_address import Network
 from hush_aggregator.intake import IntakeStatus
-from hush_aggregator.metrics import Figures
-from hush_aggregator.result import Counted, Result, encode, read_round, result_of, utc_now
+from hush_aggregator.metrics import MetricValues
+from hush_aggregator.result import Result, RoundCounts, encode, read_round, result_of, utc_now
 from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.tasks import stored_task
@@ -291,7 +291,7 @@ class StoreService:
     def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
         self.path: Path = store
         self.confidence: float = confidence
-        self._estimator = estimator or InThread()
+        self._estimator = estimator or ThreadEstimator()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
         self._slow = ThreadPoolExecutor(_SLOW_THREADS, thread_name_prefix="hush-http-slow")
         self.exports: ConcurrencyLimit = ConcurrencyLimit(
@@ -300,7 +300,7 @@ class StoreService:
         self._opened: SqliteReader | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
-        self._results: OrderedDict[tuple[bytes, int], tuple[Counted, Result]] = OrderedDict()
+        self._results: OrderedDict[tuple[bytes, int], tuple[RoundCounts, Result]] = OrderedDict()
         self.on_result: Callable[[Result], object] = lambda _: None
         self._turn = asyncio.Semaphore(_CONCURRENT)
         self._making: dict[tuple[bytes, int], asyncio.Lock] = {}
@@ -395,7 +395,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Live(Protocol):
     """The aggregator that runs in the same process."""
 
-    def figures(self) -> Figures:
+    def figures(self) -> MetricValues:
         """Return its metrics. Call this in the event loop."""
         ...
 

@@ -7,12 +7,12 @@ from hush_aggregator.store.base import (
     CommitOutcome,
     Origin,
     Owner,
-    RecallRow,
-    State,
     Store,
+    StoredRecall,
     StoreReader,
     TaskCount,
     TaskRow,
+    TaskState,
 )
 from hush_aggregator.store.quotas import Limits, quota_file
 from hush_aggregator.store.reading import SqliteReader
@@ -26,14 +26,14 @@ __all__ = [
     "Limits",
     "Origin",
     "Owner",
-    "RecallRow",
     "SqliteEditor",
     "SqliteReader",
     "SqliteStore",
-    "State",
     "Store",
     "StoreReader",
+    "StoredRecall",
     "TaskCount",
     "TaskRow",
+    "TaskState",
     "quota_file",
 ]

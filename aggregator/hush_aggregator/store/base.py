@@ -27,7 +27,7 @@ class Origin(StrEnum):
     BROKER = "broker"  # it appeared there; also of tasks from before this was written down
 
 
-class State(StrEnum):
+class TaskState(StrEnum):
     """What is to become of a task."""
 
     OPEN = "open"
@@ -43,7 +43,7 @@ class TaskRow:
     digest: bytes  # of its payload, 32 bytes
     payload: bytes  # as it was published; empty once it is forgotten
     origin: Origin = Origin.FILE  # who gave it
-    state: State = State.OPEN  # what is to become of it
+    state: TaskState = TaskState.OPEN  # what is to become of it
     owner: str = ""  # identity of the store that publishes its estimate, as far as is known; empty if it is not
     term: int = 0  # rises when another store takes it over: of two that claim it, the higher one is right
     taken_from: str = ""  # identity of the store from which this one took it over; empty if it did not
@@ -62,7 +62,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class RecallRow:
+class StoredRecall:
     """A recall as a store keeps it."""
 
     recall: Recall  # what devices are asked
@@ -103,7 +103,7 @@ class TaskCount:
     counted: int = 0  # reports counted in all rounds
     refused: Mapping[Refusal, int] = field(default_factory=dict)  # reports refused under its name, by reason
     closed: int = 0  # how many of its rounds are closed; the whole task is one more
-    state: State = State.OPEN  # what is to become of it
+    state: TaskState = TaskState.OPEN  # what is to become of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class StoreReader(Protocol):
     def counted_since(self, digest: bytes, round_: int) -> int:
         """How many reports are counted in this round and all later ones."""
 
-    def recalls(self) -> list[RecallRow]:
+    def recalls(self) -> list[StoredRecall]:
         """The last recall of each task."""
 
     def broker(self) -> BrokerMemory:
@@ -240,7 +240,7 @@ class Store(StoreReader, Protocol):
             TaskError: there is no such task.
         """
 
-    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
+    def recall(self, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None) -> list[StoredRecall]:
         """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on.
 
         Returns those that are kept: of a task that is closed none is, and one that has ended replaces no later one.

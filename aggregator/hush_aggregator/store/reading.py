@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from hush_aggregator.store.base import BrokerMemory, Origin, RecallRow, State, TaskCount, TaskRow
+from hush_aggregator.store.base import BrokerMemory, Origin, StoredRecall, TaskCount, TaskRow, TaskState
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.recall import Recall
@@ -175,9 +175,9 @@ def read_counts(run: sqlite3.Connection) -> list[TaskCount]:
     return found
 
 
-def _state(text: str) -> State:
+def _state(text: str) -> TaskState:
     try:
-        return State(text)
+        return TaskState(text)
     except ValueError:
         raise damaged("a task") from None
 
@@ -189,11 +189,11 @@ def reasons(counts: Mapping[str, int]) -> dict[Refusal, int]:
     return {Refusal(reason): count for reason, count in counts.items()}
 
 
-def read_recalls(run: sqlite3.Connection) -> list[RecallRow]:
+def read_recalls(run: sqlite3.Connection) -> list[StoredRecall]:
     """The last recall of each task, in the order of their ids."""
     rows = run.execute("SELECT task, digest, id, over, made, ended FROM recall ORDER BY task").fetchall()
     try:
-        return [RecallRow(Recall(*row[:4]), row[4], ended=bool(row[5])) for row in rows]
+        return [StoredRecall(Recall(*row[:4]), row[4], ended=bool(row[5])) for row in rows]
     except ValueError:
         raise damaged("a recall") from None
 
@@ -205,7 +205,7 @@ WHERE NOT EXISTS (SELECT 1 FROM closed WHERE digest = ? AND round = -1)
 _END = "UPDATE recall SET ended = 1 WHERE task = ? AND id = ?"
 
 
-def write_recalls(run: sqlite3.Connection, rows: Iterable[RecallRow]) -> list[RecallRow]:
+def write_recalls(run: sqlite3.Connection, rows: Iterable[StoredRecall]) -> list[StoredRecall]:
     """Keep these, each in place of an earlier one of its task; return those that were kept.
 
     Whoever drew one up looked at the store before: of a task that was closed since then nothing is kept, and one that
@@ -214,7 +214,7 @@ def write_recalls(run: sqlite3.Connection, rows: Iterable[RecallRow]) -> list[Re
     return [row for row in rows if _written(run, row)]
 
 
-def _written(run: sqlite3.Connection, row: RecallRow) -> bool:
+def _written(run: sqlite3.Connection, row: StoredRecall) -> bool:
     recall = row.recall
     if row.ended:
         return run.execute(_END, (recall.task, recall.id)).rowcount > 0
@@ -392,7 +392,7 @@ class SqliteReader:
             query = "SELECT coalesce(sum(n), 0) FROM tally WHERE digest = ? AND round >= ?"
             return int(run.execute(query, (digest, round_)).fetchone()[0])
 
-    def recalls(self) -> list[RecallRow]:
+    def recalls(self) -> list[StoredRecall]:
         with self._reading() as run:
             return read_recalls(run)
 
@@ -486,7 +486,7 @@ def _task_row(row: tuple[str, bytes, bytes, str, str, str, int, str]) -> TaskRow
     if payload:
         _whole_task(payload, digest)
     try:
-        return TaskRow(task_id, digest, payload, Origin(origin), State(state), owner, term, taken_from)
+        return TaskRow(task_id, digest, payload, Origin(origin), TaskState(state), owner, term, taken_from)
     except ValueError:
         raise damaged("a task") from None
 

@@ -23,8 +23,8 @@ from hush_aggregator.store.base import (
     CommitOutcome,
     Origin,
     Owner,
-    RecallRow,
-    State,
+    StoredRecall,
+    TaskState,
     note_sender,
     only_sender,
 )
@@ -75,7 +75,7 @@ class SqliteWriter(SqliteReader):
         with self._transaction() as run:
             return [_add(run, task, origin) for task in tasks]
 
-    def set_state(self, task_id: str, state: State) -> None:
+    def set_state(self, task_id: str, state: TaskState) -> None:
         """Note what is to become of a task that is not closed.
 
         Raises:
@@ -83,7 +83,7 @@ class SqliteWriter(SqliteReader):
         """
         with self._transaction() as run:
             done = run.execute(
-                "UPDATE task SET state = ? WHERE id = ? AND state <> ?", (state.value, task_id, State.CLOSED.value)
+                "UPDATE task SET state = ? WHERE id = ? AND state <> ?", (state.value, task_id, TaskState.CLOSED.value)
             )
             if not done.rowcount:
                 raise TaskError("task", f"{task_id!r} is closed for good: nobody is asked any more")
@@ -104,10 +104,10 @@ class SqliteWriter(SqliteReader):
             mark = WHOLE_TASK if round_ is None else round_
             run.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (digest, mark))
             if round_ is None:
-                run.execute("UPDATE task SET state = ? WHERE id = ?", (State.CLOSED.value, task_id))
+                run.execute("UPDATE task SET state = ? WHERE id = ?", (TaskState.CLOSED.value, task_id))
                 end_recalls(run, digest)
 
-    def recall(self, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
+    def recall(self, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None) -> list[StoredRecall]:
         """See `Store.recall`."""
         with self._transaction() as run:
             if memory is not None:

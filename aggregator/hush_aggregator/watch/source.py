@@ -192,9 +192,9 @@ async def watch_broker(where: BrokerUrl, task_id: str, receive: Callable[[Event]
     Raises:
         BrokerError: it cannot be reached the first time, or refuses the login.
     """
-    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - HTTP needs no MQTT
+    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - HTTP needs no MQTT
 
-    bus = MqttBus(where, identifier=f"hush-watch-{secrets.token_hex(6)}")
+    bus = MqttBroker(where, identifier=f"hush-watch-{secrets.token_hex(6)}")
     topics = {task_topic(task_id): EventKind.TASK, estimate_topic(task_id): EventKind.ESTIMATE}
     backoff, reached = Backoff(), asyncio.Event()
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from hush_aggregator.broker.session import BATCH_LIMIT, Bus, Session
+from hush_aggregator.broker.session import BATCH_LIMIT, Broker, BrokerSession
 from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery
@@ -87,7 +87,7 @@ class MemoryBroker:
         """Return a transport to this broker for a device."""
         return _Transport(self)
 
-    def bus(self, identifier: str = "aggregator") -> Bus:
+    def bus(self, identifier: str = "aggregator") -> Broker:
         """Return a bus to this broker for an aggregator; the session belongs to the identifier."""
         return _Bus(self, identifier)
 
@@ -234,7 +234,7 @@ class _Bus:
         return self._broker.name
 
     @asynccontextmanager
-    async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
+    async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
         self._broker.admit()
         session = self._broker.session(self._identifier)
         if session.connection is not None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hush_aggregator.broker.session import Bus, Session
+from hush_aggregator.broker.session import Broker, BrokerSession
 from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -40,7 +40,7 @@ class SingleTaskBus:
         trouble: why the last attempt or connection ended, or None.
     """
 
-    def __init__(self, bus: Bus, task_id: str) -> None:
+    def __init__(self, bus: Broker, task_id: str) -> None:
         self.attempted: asyncio.Event = asyncio.Event()
         self.connected: asyncio.Event = asyncio.Event()
         self.troubled: asyncio.Event = asyncio.Event()
@@ -56,7 +56,7 @@ class SingleTaskBus:
         return self._bus.name
 
     @asynccontextmanager
-    async def connect(self, filters: Sequence[str]) -> AsyncIterator[Session]:
+    async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
         try:
             async with self._bus.connect([self._own.get(wanted, wanted) for wanted in filters]) as session:
                 self.trouble = None
@@ -73,7 +73,7 @@ class SingleTaskBus:
             self.connected.clear()
 
 
-async def _tidy(bus: Bus, task_id: str, aggregator: str) -> None:
+async def _tidy(bus: Broker, task_id: str, aggregator: str) -> None:
     """Clear the retained messages of a simulation and the session of its aggregator; do nothing if that fails.
 
     The bus has the client id of the aggregator: connecting once with a clean session ends its persistent one.
@@ -120,20 +120,20 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
         memory, task = MemoryBroker(), experiment.task
         yield Network(task, name, SingleTaskBus(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
         return
-    from hush_aggregator.broker.mqtt import MqttBus  # noqa: PLC0415 - aiomqtt and paho, which the engine "memory" does not need
+    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - aiomqtt and paho, which the engine "memory" does not need
     from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415
 
     task = _task(experiment, name)
     identifier = f"hush-{name}"
     async with open_broker(experiment.broker, directory) as url:
-        bus = MqttBus(url, identifier, status=status_topic(name), patience=_PATIENCE_SECONDS)
+        bus = MqttBroker(url, identifier, status=status_topic(name), patience=_PATIENCE_SECONDS)
         sender = _sender(url)
         try:
             single = SingleTaskBus(bus, task.id)
             yield Network(task, name, single, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
-                await _tidy(MqttBus(url, identifier), task.id, name)
+                await _tidy(MqttBroker(url, identifier), task.id, name)
 
 
 def _task(experiment: Experiment, name: str) -> Task:

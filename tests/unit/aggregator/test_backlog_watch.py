@@ -41,8 +41,8 @@ def test_a_line_every_ten_seconds_and_one_at_the_end(caplog: pytest.LogCaptureFi
     assert ended == [True]
     first, second, third, last = caplog.messages
     assert first.startswith("draining a backlog: ")
-    assert first.endswith(" a second, about 900000 wait at the broker")
-    assert second.endswith(", about 500000 wait at the broker")
+    assert first.endswith(" a second, about 900000 wait on the broker")
+    assert second.endswith(", about 500000 wait on the broker")
     assert third.endswith(" a second")
     assert last.startswith("drained a backlog: ")
 

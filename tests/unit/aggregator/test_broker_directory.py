@@ -15,22 +15,22 @@ from hardened import Hardened, hush
 from servers import need
 
 from hush_aggregator.broker.mosquitto import (
-    Directory,
+    BrokerDirectory,
     Listener,
     Role,
     closed_above,
     configuration,
-    given,
     roles_of,
     rules,
+    use_certificate,
 )
 from hush_common.errors import OptionError, SetupError
 
 PASSWORD = "hunter2 ü:$7$"  # noqa: S105 - of tests
 
 
-def made(path: Path, fill: Callable[[Path], str] = lambda _: "") -> Directory:
-    return Directory.create(path, fill, None)
+def made(path: Path, fill: Callable[[Path], str] = lambda _: "") -> BrokerDirectory:
+    return BrokerDirectory.create(path, fill, None)
 
 
 def files(path: Path) -> dict[str, bytes]:
@@ -53,20 +53,20 @@ def home(tmp_path: Path) -> Path:
 def test_a_name_that_cannot_be_a_sender_is_refused_and_changes_nothing(home: Path, name: str) -> None:
     before = files(home)
     with pytest.raises(OptionError, match=r"cannot be a sender; use letters, digits and \. _ @ - \(at most 128\)$"):
-        Directory(home).add(name, Role.DEVICE)
+        BrokerDirectory(home).add(name, Role.DEVICE)
     assert files(home) == before
 
 
 def test_a_name_is_given_once(home: Path) -> None:
-    Directory(home).add("kitchen", Role.AGGREGATOR)
+    BrokerDirectory(home).add("kitchen", Role.AGGREGATOR)
     before = files(home)
-    with pytest.raises(OptionError, match="kitchen is there already; `hush broker remove kitchen` ends it"):
-        Directory(home).add("kitchen", Role.DEVICE)
+    with pytest.raises(OptionError, match="kitchen exists already; `hush broker remove kitchen` removes it"):
+        BrokerDirectory(home).add("kitchen", Role.DEVICE)
     assert files(home) == before
-    Directory(home).remove("kitchen")
-    with pytest.raises(OptionError, match="'kitchen' is no user here"):
-        Directory(home).remove("kitchen")
-    Directory(home).add("kitchen", Role.DEVICE)
+    BrokerDirectory(home).remove("kitchen")
+    with pytest.raises(OptionError, match="there is no user 'kitchen'"):
+        BrokerDirectory(home).remove("kitchen")
+    BrokerDirectory(home).add("kitchen", Role.DEVICE)
     assert roles_of((home / "rules").read_text(encoding="utf-8")) == {}
 
 
@@ -78,7 +78,7 @@ def test_the_rules_of_others_stay_when_one_is_added_or_removed() -> None:
 
 def test_mosquitto_reads_the_passwords_that_were_hashed_here(home: Path) -> None:
     """Its own program takes the file as one of its making; that it lets them in is tested with the broker itself."""
-    Directory(home).add("kitchen", Role.DEVICE, PASSWORD)
+    BrokerDirectory(home).add("kitchen", Role.DEVICE, PASSWORD)
     line = (home / "passwords").read_text(encoding="utf-8")
     kind, iterations, salt, key = line.removeprefix("kitchen:").strip().removeprefix("$").split("$")
     assert (kind, iterations, len(salt), len(key)) == ("7", "20000", 16, 88)
@@ -97,7 +97,7 @@ def test_what_is_there_already_stays_as_it_is(tmp_path: Path, there: str) -> Non
         path.mkdir()
         (path / {"directory": "notes", "configuration": "mosquitto.conf", "hidden": ".git"}[there]).write_text("mine")
     before = files(tmp_path)
-    with pytest.raises(OptionError, match=r"^DIR: .* (holds something else; name|has a configuration already, and)"):
+    with pytest.raises(OptionError, match=r"^DIR: .* (is not empty; name|already has a configuration, which)"):
         made(path)
     assert files(tmp_path) == before
     assert [file.name for file in tmp_path.iterdir()] == ["broker"]
@@ -147,10 +147,10 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
     calls = 0
     if fails_at <= 3:  # credential, rules, passwords
         with pytest.raises(SetupError, match="No space left on device"):
-            Directory(path).add("kitchen", Role.AGGREGATOR)
+            BrokerDirectory(path).add("kitchen", Role.AGGREGATOR)
         assert files(path)["passwords"] == before["passwords"]  # who has no password does not come in
     calls = 10
-    Directory(path).add("kitchen", Role.AGGREGATOR)
+    BrokerDirectory(path).add("kitchen", Role.AGGREGATOR)
     assert (path / "passwords").read_text(encoding="utf-8").startswith("kitchen:$7$101$")
     assert not [name for name in files(path) if name.startswith(".")]
 
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
 def test_a_certificate_that_cannot_be_made_leaves_no_directory(tmp_path: Path) -> None:
     ended = hush("broker", "config", str(tmp_path / "broker"), "--host", "h", PATH="/nowhere")
     assert ended.returncode == 2
-    assert ended.stderr.startswith("hush: --cert: there is no openssl program here to make a certificate; install it")
+    assert ended.stderr.startswith("hush: --cert: there is no openssl program to create a certificate; install it")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -166,16 +166,16 @@ def test_a_certificate_of_one_s_own_must_fit_its_key(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("broker", host="127.0.0.1")
     _, other = authority.issue("other")
-    assert given(certificate, key).key == key
+    assert use_certificate(certificate, key).key == key
     for wrong in (other, certificate, tmp_path):
         with pytest.raises(OptionError, match=r"^--(cert|key): "):
-            given(certificate, wrong)
+            use_certificate(certificate, wrong)
 
 
 def test_users_that_are_added_at_the_same_time_are_all_there_or_told_to_try_again(home: Path) -> None:
     def add(number: int) -> bool:
         try:
-            Directory(home).add(f"device-{number}", Role.DEVICE)
+            BrokerDirectory(home).add(f"device-{number}", Role.DEVICE)
         except SetupError:
             return False
         return True

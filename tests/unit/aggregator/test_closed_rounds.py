@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush_aggregator.store import Accepted, BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State
+from hush_aggregator.store import Accepted, BrokerMemory, SqliteEditor, SqliteStore, StoredRecall, TaskState
 from hush_common.errors import StoreError, TaskError
 from hush_common.recall import Recall
 from hush_common.task import Task, make_task
@@ -65,7 +65,7 @@ def test_a_closed_round_counts_nothing_more_and_the_other_rounds_go_on(store: Sq
     assert commit(store, reports(3, round_=0), reports(4, round_=2), reports(5, task=OTHER))[0] == 3
     closed = [store.is_closed(DAILY.digest, round_) for round_ in range(3)]
     assert (closed, store.is_closed(DAILY.digest)) == ([False, True, False], False)
-    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.OPEN, "other": State.OPEN}
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": TaskState.OPEN, "other": TaskState.OPEN}
 
 
 def test_a_closed_task_counts_nothing_more_in_any_round_even_once_its_ids_are_gone(
@@ -77,7 +77,7 @@ def test_a_closed_task_counts_nothing_more_in_any_round_even_once_its_ids_are_go
     assert commit(store, reports(1), reports(2, round_=2)) == (0, {Refusal.CLOSED: 1, Refusal.DUPLICATE: 1})
     store._connection.execute("DELETE FROM report")
     assert commit(store, reports(1), reports(1, late=True)) == (0, {Refusal.CLOSED: 2})
-    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.CLOSED, "other": State.OPEN}
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": TaskState.CLOSED, "other": TaskState.OPEN}
     store.close()
     with SqliteStore(path) as again:
         assert commit(again, reports(1)) == (0, {Refusal.CLOSED: 1})
@@ -90,8 +90,8 @@ def test_a_round_is_closed_twice_as_well_as_once(store: SqliteStore) -> None:
     assert store.is_closed(DAILY.digest)
 
 
-def recall(task: Task, number: int = 0, made: int = 5) -> RecallRow:
-    return RecallRow(Recall(task.id, task.digest, bytes([number]) * 16, 60), made)
+def recall(task: Task, number: int = 0, made: int = 5) -> StoredRecall:
+    return StoredRecall(Recall(task.id, task.digest, bytes([number]) * 16, 60), made)
 
 
 def test_a_recall_and_what_is_known_of_the_broker_are_kept_together(store: SqliteStore, path: Path) -> None:
@@ -132,10 +132,10 @@ def test_the_end_of_a_recall_ends_no_later_one_that_a_command_made_meanwhile(sto
 
 def test_a_task_that_was_closed_since_a_command_looked_is_not_opened_again(store: SqliteStore) -> None:
     store.close_task("daily")
-    for state in (State.OPEN, State.WITHDRAWN):
+    for state in (TaskState.OPEN, TaskState.WITHDRAWN):
         with pytest.raises(TaskError, match="'daily' is closed for good"):
             store.set_state("daily", state)
-    assert {row.id: row.state for row in store.task_rows()} == {"daily": State.CLOSED, "other": State.OPEN}
+    assert {row.id: row.state for row in store.task_rows()} == {"daily": TaskState.CLOSED, "other": TaskState.OPEN}
 
 
 def test_a_recall_goes_with_the_task_that_is_forgotten(store: SqliteStore, path: Path) -> None:

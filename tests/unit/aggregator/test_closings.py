@@ -9,7 +9,7 @@ from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
 
 from hush_aggregator.closing import LASTING_S
 from hush_aggregator.intake import Progress
-from hush_aggregator.store import CommitOutcome, SqliteEditor, State
+from hush_aggregator.store import CommitOutcome, SqliteEditor, TaskState
 from hush_common.errors import TaskError
 from hush_common.task import make_task
 from hush_common.wire import Refusal, Report, encode_frame
@@ -44,7 +44,7 @@ def test_an_estimate_says_when_its_task_has_closed_and_when_it_is_final(world: W
     assert says(world) == (True, True)
     assert world.estimate["n"] == 2
     assert world.store.is_closed(CLOSING.digest)
-    assert world.store.task_rows()[0].state is State.CLOSED
+    assert world.store.task_rows()[0].state is TaskState.CLOSED
 
 
 def test_a_clock_set_back_opens_no_task_again_even_once_its_ids_are_gone(world: World) -> None:

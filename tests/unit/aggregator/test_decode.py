@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hush_aggregator.intake import Decoded, receive
+from hush_aggregator.intake import DecodedBatch, receive
 from hush_aggregator.intake import decode as decode_messages
 from hush_common import wire
 from hush_common.topics import Delivery, is_sender
 from hush_common.wire import HEADER, Refusal, Report, encode_frame, encode_json
 
 
-def decode(deliveries: Iterable[Delivery]) -> Decoded:
+def decode(deliveries: Iterable[Delivery]) -> DecodedBatch:
     received = receive(deliveries)
     assert not received.tasks
     return decode_messages(received.reports)
@@ -81,7 +81,7 @@ def slowly(batch: list[tuple[str, bytes]]) -> tuple[Counter[Row], Counter[tuple[
     return rows, refused
 
 
-def rows_of(decoded: Decoded) -> Counter[Row]:
+def rows_of(decoded: DecodedBatch) -> Counter[Row]:
     return Counter(
         (block.topic_task, block.stated_task, block.digest, block.round, report_id, tuple(body))
         for block in decoded.blocks

@@ -25,7 +25,7 @@ from hush_aggregator.estimate import (
     estimate,
 )
 from hush_aggregator.estimate.tallies import fold
-from hush_aggregator.estimation import Failure, InProcesses, attempted
+from hush_aggregator.estimation import Failure, ProcessEstimator, try_estimate
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
 from hush_simulations.engines.experiment import SeededRng
@@ -66,7 +66,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], Estimate | Fa
             return made
 
         monkeypatch.setattr(estimation, "estimate", plant)
-        return attempted(HEIGHTS, COUNTED, 0.95)
+        return try_estimate(HEIGHTS, COUNTED, 0.95)
 
     return become
 
@@ -113,7 +113,7 @@ def test_a_failure_has_a_reason_and_no_number_of_the_reports(planted: Planted, m
 
 
 def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
-    found = attempted(HEIGHTS, Tally(3, (1,)), 0.95)
+    found = try_estimate(HEIGHTS, Tally(3, (1,)), 0.95)
     assert isinstance(found, Failure)
     assert found.reason == "failed"
     assert found.cause.startswith("ValueError in tallies.py, line ")
@@ -204,27 +204,27 @@ def test_a_division_by_zero_is_an_error_and_no_warning_in_the_log(
 ) -> None:
     planted(SOUND)
     monkeypatch.setattr(estimation, "estimate", lambda *_: np.float64(1) / np.zeros(1))
-    found = attempted(HEIGHTS, COUNTED, 0.95)
+    found = try_estimate(HEIGHTS, COUNTED, 0.95)
     assert isinstance(found, Failure)
     assert found.reason == "not_finite"
 
 
 async def test_a_process_gives_the_same_estimate_and_serves_again() -> None:
-    with InProcesses() as estimator:
+    with ProcessEstimator() as estimator:
         await estimator.prepare()
         (first,) = estimator._all
         for task, counted in (HEIGHTS, COUNTED), (COLOURS, tally(COLOURS, 1, 2, 2)), (HEIGHTS, Tally(3, (1,))):
-            assert await estimator(task, counted, 0.9) == attempted(task, counted, 0.9)
+            assert await estimator(task, counted, 0.9) == try_estimate(task, counted, 0.9)
         assert estimator._all == {first}
         together = await asyncio.gather(*(estimator(HEIGHTS, COUNTED, 0.9) for _ in range(2)))
-        assert together == [attempted(HEIGHTS, COUNTED, 0.9)] * 2
+        assert together == [try_estimate(HEIGHTS, COUNTED, 0.9)] * 2
         assert len(estimator._all) == 1
     assert first._process.poll() is not None
     assert not estimator._all
 
 
 async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_another() -> None:
-    with InProcesses() as estimator:
+    with ProcessEstimator() as estimator:
         await estimator.prepare()
         (first,) = estimator._all
         first.ask = lambda *_: first._hear()  # type: ignore[method-assign,assignment]  # asks nothing: waits
@@ -247,10 +247,10 @@ async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_an
 def test_no_process_outlives_the_service() -> None:
     program = """
 import asyncio, os, signal
-from hush_aggregator.estimation import InProcesses
+from hush_aggregator.estimation import ProcessEstimator
 
 async def main():
-    estimator = InProcesses()
+    estimator = ProcessEstimator()
     await estimator.prepare()
     print(next(iter(estimator._all))._process.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -274,7 +274,7 @@ async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(
 ) -> None:
     for command in (("hush-is-not-here",), (estimation._COMMAND[0], "-c", "pass")):
         monkeypatch.setattr(estimation, "_COMMAND", command)
-        with InProcesses() as estimator:
+        with ProcessEstimator() as estimator:
             for _ in range(2):
                 assert await estimator(HEIGHTS, COUNTED, 0.95) == SOUND
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2  # one each

@@ -17,7 +17,7 @@ from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.home_assistant.device import MOST_PARTS, announcement
 from hush_aggregator.result import encode
-from hush_aggregator.store import SqliteEditor, State
+from hush_aggregator.store import SqliteEditor, TaskState
 from hush_common.errors import OptionError
 from hush_common.task import Task, make_task
 from hush_common.topics import estimate_topic, status_topic
@@ -205,10 +205,10 @@ def retained(world: World, topic: str = CONFIG) -> Any:  # noqa: ANN401 - JSON
     return json.loads(world.broker.retained[topic]) if topic in world.broker.retained else None
 
 
-def change(world: World, state: State) -> None:
+def change(world: World, state: TaskState) -> None:
     """As a command does."""
     with SqliteEditor(world.path) as command:
-        if state is State.CLOSED:
+        if state is TaskState.CLOSED:
             command.close_task("heights", None)
         else:
             command.set_state("heights", state)
@@ -220,13 +220,13 @@ def test_a_task_is_announced_while_it_is_open_and_no_longer(tmp_path: Path) -> N
         assert retained(world)["device"]["identifiers"] == ["hush_heights"]
         assert TOPIC.fullmatch(CONFIG.removeprefix("homeassistant/"))
         world.send(frame())
-        change(world, State.WITHDRAWN)
+        change(world, TaskState.WITHDRAWN)
         world.wait(5)
         assert retained(world) is None
-        change(world, State.OPEN)
+        change(world, TaskState.OPEN)
         world.wait(5)
         assert retained(world) is not None
-        change(world, State.CLOSED)
+        change(world, TaskState.CLOSED)
         world.wait(5)
         assert retained(world) is None
 
@@ -266,7 +266,7 @@ def test_what_is_cleared_is_not_cleared_again_when_it_was_born(tmp_path: Path) -
     """Home Assistant warns of each message without a device that it knows."""
     with living(tmp_path / "hush.sqlite") as world:
         world.serve(announcing=announcing(world))
-        change(world, State.CLOSED)
+        change(world, TaskState.CLOSED)
         world.wait(5)
         assert retained(world) is None
         world.broker.retained[CONFIG] = b'{"would be": "cleared"}'
@@ -281,7 +281,7 @@ def test_what_another_store_publishes_is_neither_announced_nor_cleared(tmp_path:
         world.broker.retained[estimate_topic("heights")] = json.dumps(others).encode()
         world.broker.retained[CONFIG] = b'{"theirs": 1}'
         world.serve(announcing=announcing(world))
-        change(world, State.WITHDRAWN)
+        change(world, TaskState.WITHDRAWN)
         world.wait(10)
         assert retained(world) == {"theirs": 1}
 

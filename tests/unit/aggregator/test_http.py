@@ -17,8 +17,8 @@ from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
 from hush_aggregator.http.service import Service
 from hush_aggregator.intake import Backlog, IntakeStatus
-from hush_aggregator.metrics import Figures
-from hush_aggregator.store import Origin, SqliteReader, SqliteStore, State
+from hush_aggregator.metrics import MetricValues
+from hush_aggregator.store import Origin, SqliteReader, SqliteStore, TaskState
 from hush_aggregator.store.reading import _VERSION
 
 OTHER = {**DRAFT, "epsilon": "2"}
@@ -38,7 +38,7 @@ def is_problem(answer: httpx.Response, status: int, words: str) -> bool:
     return words in document["detail"]
 
 
-def rows(path: Path) -> dict[str, tuple[State, Origin]]:
+def rows(path: Path) -> dict[str, tuple[TaskState, Origin]]:
     with SqliteReader(path) as store:
         return {row.id: (row.state, row.origin) for row in store.task_rows()}
 
@@ -113,7 +113,7 @@ async def test_a_task_is_given_once_and_another_one_under_its_id_is_a_conflict(p
     assert is_problem(conflict, 409, "choose another id")
     assert conflict.json()["there"] == HEIGHTS.digest.hex()
     assert conflict.json()["digest"] in conflict.json()["detail"]
-    assert rows(path)["new"] == (State.OPEN, Origin.HTTP)
+    assert rows(path)["new"] == (TaskState.OPEN, Origin.HTTP)
     with SqliteReader(path) as store:
         assert store.task("heights") == HEIGHTS.payload
 
@@ -122,7 +122,7 @@ async def test_a_task_is_withdrawn_opened_again_and_closed_for_good(path: Path) 
     async with asked(writable(path)) as client:
         withdrawn = (await client.post("/v1/tasks/heights/withdraw", headers=BEARER)).json()
         assert withdrawn == {"v": 1, "status": "withdrawn", "task": "heights", "digest": HEIGHTS.digest.hex()}
-        assert rows(path)["heights"][0] is State.WITHDRAWN
+        assert rows(path)["heights"][0] is TaskState.WITHDRAWN
         again = (await client.post("/v1/tasks", json=DRAFT, headers=BEARER)).json()
         assert again["status"] == "opened_again"
         closed = (await client.post("/v1/tasks/heights/rounds/1/close", headers=BEARER)).json()
@@ -220,7 +220,7 @@ class Running:
     def intake(self) -> IntakeStatus:
         return self.state
 
-    def figures(self) -> Figures:
+    def figures(self) -> MetricValues:
         raise NotImplementedError
 
 

@@ -16,7 +16,7 @@ from hush_aggregator.estimation import Failure
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.schemas import ResultDocument, TaskDocument
 from hush_aggregator.http.service import Service
-from hush_aggregator.result import Counted
+from hush_aggregator.result import RoundCounts
 from hush_aggregator.result import result_of as result_of_counted
 from hush_aggregator.tally import Tally
 from hush_common.rng import SystemRng
@@ -59,7 +59,7 @@ def results(asked: Task, value: object) -> list[dict[str, object]]:
         tally = fold(asked.randomizer, np.array(bodies, dtype=np.int64)) if bodies else Tally()
         made = result_of(asked, estimate(asked, tally, 0.95), refused={Refusal.DUPLICATE: 2})
         found += [made, dataclasses.replace(made, closed=True, final=True)]
-    failed = Counted(asked, 0, Tally(5), {})
+    failed = RoundCounts(asked, 0, Tally(5), {})
     found.append(result_of_counted(failed, Failure("crashed", "it ended"), 0.95, NOW))
     found.append(result_of(asked, Estimate(3, failures={"population": "failed"})))
     return [json.loads(json.dumps(one.to_document())) for one in found]

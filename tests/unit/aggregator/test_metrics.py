@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hush_aggregator.intake import Backlog, IntakeStatus
-from hush_aggregator.metrics import EVERY_S, Exposition, Figures, Histogram, IntakeFigures, StoreFigures
+from hush_aggregator.metrics import EVERY_S, Exposition, Histogram, IntakeFigures, MetricValues, StoreFigures
 from hush_aggregator.store import CommitOutcome, TaskCount
 from hush_common.wire import Refusal
 
@@ -31,7 +31,7 @@ NAMES = {
 }
 
 
-def text(figures: Figures) -> str:
+def text(figures: MetricValues) -> str:
     return Exposition(lambda: figures, "1.2.3").text().decode()
 
 

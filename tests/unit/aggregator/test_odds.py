@@ -8,10 +8,10 @@ from pathlib import Path
 import mpmath
 import pytest
 
-from hush_aggregator.explain import EVEN, dearest, factor, from_to, losses, sure
+from hush_aggregator.explain import EVEN, certainty, factor, from_to, largest_loss, privacy_losses
 from hush_aggregator.http.page.pages import render_index
 from hush_aggregator.http.page.view import TaskView
-from hush_aggregator.store.base import Origin, State
+from hush_aggregator.store.base import Origin, TaskState
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
 
@@ -20,7 +20,7 @@ NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 ROUNDS = {"rounds": 12, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
 
 
-def certainty(epsilon: Fraction | str, prior: Fraction = EVEN) -> mpmath.mpf:
+def exact_certainty(epsilon: Fraction | str, prior: Fraction = EVEN) -> mpmath.mpf:
     """What Bayes' rule gives at most, in per cent."""
     with mpmath.workdps(80):
         before = mpmath.mpf(prior.numerator) / prior.denominator
@@ -37,7 +37,7 @@ def stated(sentence: str) -> tuple[bool, Fraction]:
 
 def check(sentence: str, epsilon: Fraction | str, prior: Fraction = EVEN) -> None:
     bounded, percent = stated(sentence)
-    truth = certainty(epsilon, prior)
+    truth = exact_certainty(epsilon, prior)
     shown = mpmath.mpf(percent.numerator) / percent.denominator
     assert "100 %" not in sentence
     if bounded:
@@ -50,17 +50,17 @@ def check(sentence: str, epsilon: Fraction | str, prior: Fraction = EVEN) -> Non
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_a_certainty_is_what_bayes_gives_rounded_up_and_never_a_hundred_per_cent(epsilon: str) -> None:
-    check(sure(parse_epsilon(epsilon)), epsilon)
+    check(certainty(parse_epsilon(epsilon)), epsilon)
     task = make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})
-    check(dearest(task).sentence, epsilon)
+    check(largest_loss(task).sentence, epsilon)
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    view = TaskView(task, State.OPEN, Origin.FILE, ended=False, now=now)
+    view = TaskView(task, TaskState.OPEN, Origin.FILE, ended=False, now=now)
     page = render_index([view], "/", now, total=1, page=1, pages=1)
     check(page.partition('class="promise')[2].partition("</li>")[0], epsilon)
 
 
 def test_the_usual_ones_read_as_they_are_known() -> None:
-    told = {text: sure(Fraction(text)) for text in ("0.1", "1", "4")}
+    told = {text: certainty(Fraction(text)) for text in ("0.1", "1", "4")}
     assert told == {"0.1": "at most 52.5 % sure", "1": "at most 73.2 % sure", "4": "at most 98.3 % sure"}
 
 
@@ -89,18 +89,18 @@ def test_all_rounds_together_come_first_and_one_round_has_its_share(epsilon: str
         total *= 12
     text = f"{float(total):.6f}".rstrip("0").rstrip(".")
     task = make_task({"id": "t", "epsilon": text, "domain": NUMBER, **ROUNDS})
-    together, single = losses(task)
+    together, single = privacy_losses(task)
     assert (together.epsilon, single.epsilon) == (total, total / 12)
     assert together.what == "From all 12 rounds together"
     check(together.sentence, total)
     check(single.sentence, total / 12)
-    assert dearest(task) == together
+    assert largest_loss(task) == together
 
 
 def test_the_dearest_offer_comes_first_and_each_has_its_sentence() -> None:
     offers = ["0.000001", "1", "50"]
     task = make_task({"id": "t", "epsilon": "50", "offers": offers, "domain": NUMBER})
-    found = list(losses(task))
+    found = list(privacy_losses(task))
     assert [loss.epsilon for loss in found] == [parse_epsilon(offer) for offer in reversed(offers)]
     for loss, offer in zip(found, reversed(offers), strict=True):
         assert f"(if it chose the offer of {offer})" in loss.sentence
@@ -109,15 +109,15 @@ def test_the_dearest_offer_comes_first_and_each_has_its_sentence() -> None:
 
 def test_offers_in_rounds_have_both() -> None:
     task = make_task({"id": "t", "epsilon": "6", "offers": ["3", "6"], "domain": NUMBER, **ROUNDS})
-    assert [loss.epsilon for loss in losses(task)] == [Fraction(6), Fraction(1, 2), Fraction(3), Fraction(1, 4)]
-    for loss in losses(task):
+    assert [loss.epsilon for loss in privacy_losses(task)] == [Fraction(6), Fraction(1, 2), Fraction(3), Fraction(1, 4)]
+    for loss in privacy_losses(task):
         check(loss.sentence, loss.epsilon)
 
 
 def test_repeated_answers_say_that_a_change_shows_and_that_no_number_bounds_it() -> None:
     draft = {"id": "t", "epsilon": "2", "domain": NUMBER, "mechanism": "multilevel", "repeat": "sticky", **ROUNDS}
     task = make_task(draft)
-    together, unchanged = losses(task)
+    together, unchanged = privacy_losses(task)
     check(together.sentence, "2")
     check(unchanged.sentence, Fraction(2) / task.draws)
     assert "in which rounds your answer changed, and no number bounds that" in together.sentence
@@ -126,7 +126,9 @@ def test_repeated_answers_say_that_a_change_shows_and_that_no_number_bounds_it()
 
 def test_a_weak_epsilon_is_called_weak() -> None:
     weak = [
-        epsilon for epsilon in EPSILONS if dearest(make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})).weak
+        epsilon
+        for epsilon in EPSILONS
+        if largest_loss(make_task({"id": "t", "epsilon": epsilon, "domain": NUMBER})).weak
     ]
     assert weak == ["17", "50"]
 
@@ -135,5 +137,5 @@ def test_the_guide_for_people_states_the_same() -> None:
     text = (Path(__file__).parents[3] / "docs/people.md").read_text(encoding="utf-8")
     said = set(re.findall(r"[0-9.]+ %", re.sub(r"\s+", " ", text))) - {"50 %", "100 %"}
     assert said == {"73.2 %"}
-    assert sure(Fraction(1)) == "at most 73.2 % sure"
+    assert certainty(Fraction(1)) == "at most 73.2 % sure"
     assert "That number holds for a task with epsilon 1." in text

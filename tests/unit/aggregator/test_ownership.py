@@ -16,7 +16,7 @@ from broker_world import living
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
-from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
+from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, TaskRow, TaskState
 from hush_common.task import Task, make_task
 from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
@@ -124,7 +124,7 @@ async def test_a_second_aggregator_changes_nothing_that_the_first_published(
                 await until(lambda: broker.document()["n"] == 5)
         assert {json.loads(payload)["store"] for topic, payload in broker.history if topic == ESTIMATE} == {name(first)}
         assert broker.retained[TASK] == HEIGHTS.payload
-    assert f"nothing is published of it: the published estimate is from another store, {name(first)}" in caplog.text
+    assert f"but not published: the published estimate is from another store, {name(first)}" in caplog.text
     assert "run: hush task take-over heights --store" in caplog.text
     assert row(second).owner == name(first)
 
@@ -140,7 +140,7 @@ def test_that_a_task_is_another_stores_is_told_once_however_often_it_connects(
             world.broker.drop()
             world.wait(60)
         assert caplog.text.count("the connection is lost") == 3
-    assert caplog.text.count("nothing is published of it") == 1
+    assert caplog.text.count("but not published") == 1
 
 
 async def test_a_second_aggregator_counts_all_the_same(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ async def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(tmp_pat
     async with serving(broker, path, HEIGHTS):
         await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
         with SqliteEditor(path) as command:
-            command.set_state("heights", State.WITHDRAWN)
+            command.set_state("heights", TaskState.WITHDRAWN)
         await until(lambda: TASK not in broker.retained)
         broker.report(4)
         await until(lambda: broker.document()["n"] == 4)

@@ -15,7 +15,7 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import ENVIRONMENT, render_index, render_message, render_task, sanitize, untrusted
 from hush_aggregator.http.page.view import TaskView
-from hush_aggregator.store.base import Origin, State
+from hush_aggregator.store.base import Origin, TaskState
 from hush_common.task import make_task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_each_text_of_a_task_is_text_on_its_page_and_its_card(domain: dict[str, 
         draft = {"id": "t", "epsilon": "1", "title": text, "purpose": text, "domain": fields, "enrolled": 9}
         task = make_task(draft)
         estimate = result_of(task, ESTIMATES[str(domain["kind"])](text))
-        view = TaskView(task, State.OPEN, Origin.FILE, False, NOW, estimate)
+        view = TaskView(task, TaskState.OPEN, Origin.FILE, False, NOW, estimate)
         return Seen(render_task(view, "/", NOW) + render_index([view], "/", NOW, total=1, page=1, pages=1))
 
     seen, plain = pages(text), pages("letters")

@@ -14,7 +14,7 @@ import page_tasks
 import pytest
 from page_server import served
 
-from hush_aggregator.estimation import Estimator, Failure, InThread
+from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
 from hush_aggregator.http.page.pages import assets
 from hush_aggregator.http.page.view import PER_PAGE, TaskStatus, TaskViews
 from hush_aggregator.http.service import StoreService
@@ -87,7 +87,7 @@ async def test_pages_have_all_tasks_once_and_those_that_are_over_come_last(tmp_p
 async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made(tmp_path: Path) -> None:
     ready = asyncio.Event()
 
-    class Slow(InThread):
+    class Slow(ThreadEstimator):
         async def __call__(self, task: Task, tally: Tally, confidence: float) -> object | Failure:  # type: ignore[override]
             await ready.wait()
             return await super().__call__(task, tally, confidence)

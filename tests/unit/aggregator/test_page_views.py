@@ -13,7 +13,7 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import render_index, render_task
 from hush_aggregator.http.page.view import TaskStatus, TaskView
-from hush_aggregator.store.base import Origin, State
+from hush_aggregator.store.base import Origin, TaskState
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
@@ -36,7 +36,7 @@ def shown(
     task = make_task(dict(draft))
     result = None if estimate is None else dataclasses.replace(result_of(task, estimate), final=final)
     settings: dict[str, Any] = {
-        "state": State.OPEN,
+        "state": TaskState.OPEN,
         "origin": Origin.FILE,
         "ended": final,
         "now": NOW,
@@ -67,8 +67,8 @@ def plain(page: str) -> str:
     ("view", "status"),
     [
         (shown(), TaskStatus.LIVE),
-        (shown(state=State.WITHDRAWN), TaskStatus.WITHDRAWN),
-        (shown(state=State.CLOSED), TaskStatus.FINAL),
+        (shown(state=TaskState.WITHDRAWN), TaskStatus.WITHDRAWN),
+        (shown(state=TaskState.CLOSED), TaskStatus.FINAL),
         (shown(ended=True), TaskStatus.FINAL),
         (shown(draft=DRAFT | {"closes": "2026-05-31T23:59:00Z"}), TaskStatus.CLOSING),
         (shown(draft=DRAFT | {"closes": "2026-06-01T00:01:00Z"}), TaskStatus.LIVE),
@@ -220,7 +220,9 @@ def test_a_long_list_is_folded_and_complete() -> None:
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
 
     categories = tuple(PartEstimate(name=label, n=9, mean=1 / 300) for label in labels)
-    page = detail(TaskView(task, State.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories))))
+    page = detail(
+        TaskView(task, TaskState.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories)))
+    )
     assert all(f">{label}<" in page for label in labels)
     assert "276 more" in page
 

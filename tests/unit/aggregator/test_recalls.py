@@ -16,7 +16,7 @@ from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.closing import LASTING_S
 from hush_aggregator.commands.task import app
 from hush_aggregator.recalls import is_recallable, new_recall
-from hush_aggregator.store import BrokerMemory, RecallRow, SqliteEditor, SqliteStore, State, TaskRow
+from hush_aggregator.store import BrokerMemory, SqliteEditor, SqliteStore, StoredRecall, TaskRow, TaskState
 from hush_common.recall import Recall, encode_recall
 from hush_common.task import make_task
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, estimate_topic, recall_topic, task_topic
@@ -310,7 +310,7 @@ def test_tasks_that_are_closed_or_not_yet_open_or_over_are_not_recalled() -> Non
     row = TaskRow("heights", b"", b"")
     kept = [is_recallable(task, row, START) for task in (HEIGHTS, later, gone, late)]
     assert kept == [True, False, False, True]
-    assert not is_recallable(HEIGHTS, replace(row, state=State.CLOSED), START)
+    assert not is_recallable(HEIGHTS, replace(row, state=TaskState.CLOSED), START)
 
 
 # What is published
@@ -425,12 +425,14 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
     written: list[object] = []
     recall = SqliteStore.recall
 
-    def watched(store: SqliteStore, rows: Sequence[RecallRow], memory: BrokerMemory | None = None) -> list[RecallRow]:
+    def watched(
+        store: SqliteStore, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None
+    ) -> list[StoredRecall]:
         written.append(memory)
         return recall(store, rows, memory)
 
     monkeypatch.setattr(SqliteStore, "recall", watched)
-    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 60)
+    monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 60)
     world.serve()
     world.wait(24 * HOUR)
     assert 24 <= len(written) <= 24 * 6 + 5
@@ -442,7 +444,7 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
 def test_a_recall_ends_after_seven_days_and_its_spread_and_is_cleared(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 600)
+    monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 600)
     world.serve()
     asked(world)
     world.wait(WEEK)
@@ -509,6 +511,6 @@ def test_what_is_recalled_before_the_end_counts_until_twice_its_spread_after_it(
 
 
 def test_without_a_recall_the_same_reports_are_late(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.recalls.Recalls._note", lambda *_: None)
+    monkeypatch.setattr("hush_aggregator.recalls.RecallManager._note", lambda *_: None)
     with pytest.raises(AssertionError):
         test_what_is_recalled_before_the_end_counts_until_twice_its_spread_after_it(world)

@@ -17,9 +17,9 @@ from made_results import single
 from virtual_time import VirtualLoop
 
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimation import Failure, one_by_one
+from hush_aggregator.estimation import Failure, estimate_each
 from hush_aggregator.release import LONGEST_S, EstimatePublisher
-from hush_aggregator.result import Counted, encode
+from hush_aggregator.result import RoundCounts, encode
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
 from hush_common.task import Task, make_task
@@ -83,9 +83,9 @@ class World:
     def released(self, name: str) -> list[dict[str, Any]]:
         return [document for _, document in self.published if document["task"] == name]
 
-    async def _read(self, names: Sequence[str]) -> list[Counted]:
+    async def _read(self, names: Sequence[str]) -> list[RoundCounts]:
         return [
-            Counted(task_of(name), self.rounds[name], Tally(self.n[name]), {}, final=name in self.final)
+            RoundCounts(task_of(name), self.rounds[name], Tally(self.n[name]), {}, final=name in self.final)
             for name in names
         ]
 
@@ -109,7 +109,7 @@ class World:
     async def many(
         self, asked: Sequence[tuple[Task, Tally]], confidence: float, made: list[Estimate | Failure]
     ) -> None:
-        await one_by_one(self, asked, confidence, made)
+        await estimate_each(self, asked, confidence, made)
 
     async def batch(self) -> list[Delivery]:
         raise NotImplementedError

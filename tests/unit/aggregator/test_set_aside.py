@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from hush_aggregator.broker.session import OversizeGuard, Session
+from hush_aggregator.broker.session import BrokerSession, OversizeGuard
 from hush_common.errors import BrokerError
 from hush_common.topics import Delivery
 
 A, B, TASK = "hush/v1/estimates/a", "hush/v1/estimates/b", "hush/v1/tasks/a"
 
 
-class Broker(Session):
+class Broker(BrokerSession):
     """Hangs up on long messages, and as often as it is told to."""
 
     resumed = False
@@ -74,9 +74,9 @@ async def test_what_was_lost_twice_in_a_row_is_not_sent_a_third_time_and_told_on
     assert broker.taken == [(A, 500)]
     (told,) = caplog.messages
     assert told == (
-        "task a: its message to hush/v1/estimates/a is set aside, and all else goes on: the broker hangs up on 2026 "
-        "bytes (the longest there that it took has 526); raise its max_packet_size above that, or allow this user to "
-        "write there; tried again every 600 s"
+        "task a: its message to hush/v1/estimates/a is held back: the broker disconnects on 2026 bytes (the longest "
+        "accepted there has 526). All else continues; raise max_packet_size above that, or allow this user to write "
+        "there; retried every 600 s"
     )
     assert await broker.send((A, 400))
     assert broker.taken[-1] == (A, 400), "a shorter one of the same topic passes, for one like it did"

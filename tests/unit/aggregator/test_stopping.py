@@ -12,7 +12,7 @@ from fake_bus import FakeBus
 from hush_aggregator import release
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.estimate import Estimate
-from hush_aggregator.estimation import Failure, InThread
+from hush_aggregator.estimation import Failure, ThreadEstimator
 from hush_aggregator.store import SqliteStore
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
@@ -22,7 +22,7 @@ from hush_common.wire import Report, encode_frame
 TASKS = [make_task({"id": f"task-{k:03}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(120)]
 
 
-class Slow(InThread):
+class Slow(ThreadEstimator):
     """Takes so many seconds for an estimate."""
 
     seconds = 0.0

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from hush_aggregator.commands import results, store
 from hush_aggregator.commands.task import app as task_app
-from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, State
+from hush_aggregator.store import Accepted, SqliteReader, SqliteStore, TaskState
 from hush_aggregator.tasks import KnownTasks, check_files
 from hush_common.errors import HushError, OptionError, StoreError, TaskError
 from hush_common.task import Task, make_task
@@ -55,7 +55,7 @@ def told(app: typer.Typer, *words: object) -> str:
     return result.stdout
 
 
-def rows(path: Path) -> dict[str, State | None]:
+def rows(path: Path) -> dict[str, TaskState | None]:
     with SqliteReader(path) as reader:
         return {row.id: row.state if row.payload else None for row in reader.task_rows()}
 
@@ -77,9 +77,9 @@ def test_a_task_is_given_to_a_store_once_withdrawn_and_opened_again(path: Path, 
     for done in ("given to the store", "already in the store"):
         assert told(task_app, "publish", file, "--store", path).startswith(f"{done}: steps, digest ")
     assert "withdrawn: steps" in told(task_app, "withdraw", "steps", "--store", path)
-    assert rows(path)["steps"] is State.WITHDRAWN
+    assert rows(path)["steps"] is TaskState.WITHDRAWN
     assert "opened again: steps" in told(task_app, "publish", file, "--store", path)
-    assert rows(path)["steps"] is State.OPEN
+    assert rows(path)["steps"] is TaskState.OPEN
 
 
 def test_a_changed_draft_is_refused_with_both_digests_and_the_file(path: Path, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_is_forgotten_is_gone_and_neither_its_reports_nor_its_id_count_agai
     file.write_text(json.dumps(DRAFT), encoding="utf-8")
     for _ in range(2):  # again does no harm, and goes on where the first was interrupted
         assert "forgotten: heights" in told(task_app, "forget", "heights", "--store", path, "--yes")
-    assert rows(path) == {"heights": None, "way": State.OPEN}
+    assert rows(path) == {"heights": None, "way": TaskState.OPEN}
     with closing(sqlite3.connect(path)) as reader:
         assert reader.execute("SELECT count(*) FROM report").fetchone() == (7,)
         assert reader.execute("SELECT count(*) FROM tally").fetchone() == (1,)
@@ -120,7 +120,7 @@ def test_a_file_whose_task_was_forgotten_is_named_when_the_aggregator_starts(pat
 def test_nothing_is_forgotten_without_a_yes(path: Path) -> None:
     result = CliRunner().invoke(task_app, ["forget", "way", "--store", str(path)], input="n\n")
     assert result.exit_code != 0
-    assert rows(path)["way"] is State.OPEN
+    assert rows(path)["way"] is TaskState.OPEN
 
 
 @pytest.mark.parametrize("command", ["withdraw", "take-over", "forget"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush_aggregator.store import UNKNOWN, Accepted, SqliteEditor, SqliteReader, SqliteStore, State
+from hush_aggregator.store import UNKNOWN, Accepted, SqliteEditor, SqliteReader, SqliteStore, TaskState
 from hush_aggregator.store.sqlite import back_up, put_back
 from hush_common.task import make_task
 from hush_common.wire import Refusal
@@ -42,11 +42,11 @@ def test_counts_are_those_of_all_rounds_and_of_the_latest(store: SqliteStore) ->
     store.close_task("daily", 0)
     daily, once = store.counts()
     assert (daily.id, daily.digest, daily.round, daily.latest, daily.counted) == ("daily", DAILY.digest, 3, 2, 5)
-    assert (daily.refused, daily.closed, daily.state) == ({Refusal.CLOSED: 4}, 1, State.OPEN)
+    assert (daily.refused, daily.closed, daily.state) == ({Refusal.CLOSED: 4}, 1, TaskState.OPEN)
     assert (once.round, once.latest, once.counted, once.refused, once.closed) == (0, 0, 0, {}, 0)
     assert store.refused() == {Refusal.CLOSED: 4, Refusal.MALFORMED: 1}
     store.close_task("daily")
-    assert store.counts()[0].state is State.CLOSED
+    assert store.counts()[0].state is TaskState.CLOSED
     assert store.commit([some(3, 3)], {}).counted == {}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush_aggregator.store import Accepted, Origin, SqliteEditor, SqliteReader, SqliteStore, State, TaskRow
+from hush_aggregator.store import Accepted, Origin, SqliteEditor, SqliteReader, SqliteStore, TaskRow, TaskState
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.task import make_task
@@ -85,7 +85,7 @@ def test_a_store_of_an_earlier_version_is_refused_with_one_line_and_left_alone(
 def test_whoever_gives_a_task_that_had_only_appeared_is_written_down(path: Path) -> None:
     with SqliteStore(path) as store:
         store.add_task(HEIGHTS, Origin.BROKER)
-        row = TaskRow("heights", HEIGHTS.digest, HEIGHTS.payload, Origin.BROKER, State.OPEN, "", 0, "")
+        row = TaskRow("heights", HEIGHTS.digest, HEIGHTS.payload, Origin.BROKER, TaskState.OPEN, "", 0, "")
         assert store.task_rows() == [row]
         store.add_task(HEIGHTS, Origin.FILE)
         assert store.task_rows() == [replace(row, origin=Origin.FILE)]
@@ -109,9 +109,9 @@ def test_a_command_writes_a_store_that_an_aggregator_has_open_and_that_one_notic
         store.add_task(HEIGHTS)
         assert store.changes() == before  # its own writing is no news
         with SqliteEditor(path) as command:
-            command.set_state("heights", State.WITHDRAWN)
+            command.set_state("heights", TaskState.WITHDRAWN)
         assert store.changes() != before
-        assert store.task_rows()[0].state is State.WITHDRAWN
+        assert store.task_rows()[0].state is TaskState.WITHDRAWN
 
 
 def test_a_command_makes_no_store(path: Path) -> None:

@@ -15,7 +15,7 @@ HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number
 
 
 async def test_each_listener_is_told_of_a_change_once_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.closing._LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 0.0)
     numbers = iter([7, 7, 8, 8, 8, 9])
     told: list[str] = []
 
@@ -32,8 +32,8 @@ async def test_each_listener_is_told_of_a_change_once_and_in_order(monkeypatch: 
         told.append("second")
 
     watch = StoreWatcher(changes)
-    watch.tell(first)
-    watch.tell(second)
+    watch.add_listener(first)
+    watch.add_listener(second)
     await watch.begin()
     with pytest.raises(asyncio.CancelledError):
         await watch.run()

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hush_aggregator.commands.task import app
-from hush_aggregator.store import Owner, SqliteStore, State
+from hush_aggregator.store import Owner, SqliteStore, TaskState
 from hush_common.errors import HushError, StoreError, TaskError
 from hush_common.task import Task, make_task
 
@@ -39,7 +39,7 @@ def test_a_task_is_closed_for_good_and_its_recall_ends(tmp_path: Path) -> None:
     assert hush_task(path, "close", "heights") == "closed: heights; nothing more is counted, whatever still comes\n"
     with SqliteStore(path) as store:
         assert store.is_closed(HEIGHTS.digest)
-        assert store.task_rows()[0].state is State.CLOSED
+        assert store.task_rows()[0].state is TaskState.CLOSED
         assert [row.ended for row in store.recalls()] == [True]
     with pytest.raises(TaskError, match="'heights' is closed or not open yet"):
         hush_task(path, "recall", "heights")
@@ -52,7 +52,7 @@ def test_one_round_is_closed_and_the_others_go_on(tmp_path: Path) -> None:
     assert told == "closed: round 2 of heights; nothing more is counted, whatever still comes\n"
     with SqliteStore(path) as store:
         assert [store.is_closed(daily.digest, round_) for round_ in range(3)] == [False, False, True]
-        assert store.task_rows()[0].state is State.OPEN
+        assert store.task_rows()[0].state is TaskState.OPEN
     for number in ("3", "-1"):
         with pytest.raises(HushError, match=rf"round: {number} is not one of the 3 rounds of 'heights'"):
             hush_task(path, "close", "heights", "--round", number)

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from hush_aggregator.broker.mqtt import MqttBus
-from hush_aggregator.broker.session import Session
+from hush_aggregator.broker.mqtt import MqttBroker
+from hush_aggregator.broker.session import BrokerSession
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
@@ -22,7 +22,7 @@ def publish(number: int) -> bytes:
     return b"\x32\x09\x00\x03a/b" + packet_id + packet_id
 
 
-async def collect(session: Session, count: int) -> set[bytes]:
+async def collect(session: BrokerSession, count: int) -> set[bytes]:
     """The payloads of so many different messages, or of those that came within twenty seconds."""
     got: set[bytes] = set()
     with suppress(TimeoutError):
@@ -38,7 +38,7 @@ async def seconds_to_catch_up() -> float:
     """From the return of a session until it has the 200 messages that it missed."""
     async with embedded_broker() as address:
         url = BrokerUrl.parse(address)
-        bus = MqttBus(url, "aggregator", status="status")
+        bus = MqttBroker(url, "aggregator", status="status")
         async with bus.connect(["a/+"]):
             pass
         async with MqttTransport(url, "device").connect() as link:
@@ -59,7 +59,7 @@ async def test_a_session_that_was_away_gets_what_it_missed_without_delay() -> No
 async def test_what_it_acknowledges_it_delivers_although_the_client_leaves_at_once() -> None:
     async with embedded_broker() as address:
         url = BrokerUrl.parse(address)
-        async with MqttBus(url, "aggregator", status="status").connect(["a/+"]) as session:
+        async with MqttBroker(url, "aggregator", status="status").connect(["a/+"]) as session:
             reader, writer = await asyncio.open_connection(url.host, url.port)
             writer.write(CONNECT + b"".join(map(publish, range(1, 301))) + DISCONNECT)
             answers = await reader.read(-1)
@@ -72,7 +72,7 @@ async def test_what_it_acknowledges_it_delivers_although_the_client_leaves_at_on
 async def test_a_newcomer_gets_the_retained_messages_of_its_own_subscriptions_only() -> None:
     async with embedded_broker() as address:
         url = BrokerUrl.parse(address)
-        async with MqttBus(url, "aggregator").connect(["tasks/+"]) as session:
+        async with MqttBroker(url, "aggregator").connect(["tasks/+"]) as session:
             await session.publish("tasks/a", b"task", retain=True)
             await session.publish("estimates/a", b"estimate", retain=True)
             async with MqttTransport(url, "device").connect() as link:

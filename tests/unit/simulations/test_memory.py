@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.session import Bus, Session
+from hush_aggregator.broker.session import Broker, BrokerSession
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
@@ -17,7 +17,7 @@ from hush_simulations.brokers.memory import MemoryBroker, matches
 TASK = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
-async def payloads(session: Session, count: int) -> list[bytes]:
+async def payloads(session: BrokerSession, count: int) -> list[bytes]:
     """The next messages, not acknowledged."""
     got: list[bytes] = []
     async with asyncio.timeout(5):
@@ -26,7 +26,7 @@ async def payloads(session: Session, count: int) -> list[bytes]:
     return got
 
 
-async def nothing_more(session: Session) -> bool:
+async def nothing_more(session: BrokerSession) -> bool:
     try:
         async with asyncio.timeout(0.05):
             return not await session.batch()
@@ -34,7 +34,7 @@ async def nothing_more(session: Session) -> bool:
         return True
 
 
-async def visit(bus: Bus, filters: Sequence[str] = ("a/+",)) -> None:
+async def visit(bus: Broker, filters: Sequence[str] = ("a/+",)) -> None:
     async with bus.connect(filters):
         pass
 

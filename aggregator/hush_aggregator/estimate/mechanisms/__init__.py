@@ -42,7 +42,7 @@ def registered(kind: type[Mechanism], analysis: Analysis) -> Iterator[None]:
     """One analysis more, in this process and as long as the context lasts.
 
     It lets no device answer anything: that is `hush_common.mechanisms.registry.registered`. What makes estimates in
-    processes of their own (`InProcesses`) does not know it there.
+    processes of their own (`ProcessEstimator`) does not know it there.
 
     Raises:
         ValueError: the mechanism has one; none can be replaced.

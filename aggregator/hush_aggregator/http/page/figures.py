@@ -17,7 +17,7 @@ from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
 from hush_aggregator.http.page.charts import Axis, Chart
 from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
-from hush_aggregator.presentation import MONITOR, Verdict, interval_name, report_problems
+from hush_aggregator.presentation import MONITOR, ReportProblem, interval_name, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.task import Task
@@ -130,7 +130,7 @@ class Figures:
 
     view: TaskView
     result: Result
-    problems: Sequence[Verdict] = field(init=False)
+    problems: Sequence[ReportProblem] = field(init=False)
     parts: Sequence[PartRow] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -264,15 +264,15 @@ class Figures:
         return self.result.estimate.monitor
 
     @property
-    def verdict(self) -> Verdict:
-        return MONITOR.get(self.monitor, Verdict(str(self.monitor), ""))
+    def verdict(self) -> ReportProblem:
+        return MONITOR.get(self.monitor, ReportProblem(str(self.monitor), ""))
 
     @property
     def verdict_class(self) -> str:
         return {"ok": "good", None: "early"}.get(self.monitor, "bad")
 
     @property
-    def flags(self) -> list[Verdict]:
+    def flags(self) -> list[ReportProblem]:
         return report_problems(None, self.result.flags)
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hush_aggregator.explain import EVEN, Loss, factor, from_to, losses
+from hush_aggregator.explain import EVEN, PrivacyLoss, factor, from_to, privacy_losses
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
@@ -44,7 +44,7 @@ class PrivacyLabel:
     leaves: str
     every: str
     origin: str
-    losses: Sequence[Loss]
+    losses: Sequence[PrivacyLoss]
     bound: float
     chances: Sequence[tuple[str, str]]
     factor: str
@@ -52,7 +52,7 @@ class PrivacyLabel:
     @classmethod
     def of(cls, view: TaskView) -> "PrivacyLabel":
         """Make the label of a task."""
-        found = list(losses(view.task))
+        found = list(privacy_losses(view.task))
         epsilon = found[0].epsilon
         return cls(
             *_question(view.task),

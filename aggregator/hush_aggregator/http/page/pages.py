@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from hush_aggregator.explain import dearest, sure
+from hush_aggregator.explain import certainty, largest_loss
 from hush_aggregator.http.page.figures import FAILURES, Course, Figures, Rounds, band_of
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.view import TaskView, TaskViews
@@ -109,7 +109,7 @@ def _environment() -> Environment:
         "px": lambda length: f"{round(length, 2):g}",
         "sanitize": sanitize,
         "significant": significant,
-        "sure": sure,
+        "sure": certainty,
         "untrusted": untrusted,
         "whole": whole,
     }
@@ -139,7 +139,7 @@ def render_index(
         pages: how many there are.
         dropped: messages that the broker has dropped since it started.
     """
-    cards = [(view, Figures.of(view), dearest(view.task)) for view in views]
+    cards = [(view, Figures.of(view), largest_loss(view.task)) for view in views]
     context = {"cards": cards, "total": total, "page": page, "pages": pages, "dropped": dropped}
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="")
 

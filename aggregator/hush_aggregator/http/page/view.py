@@ -10,14 +10,14 @@ from enum import Enum
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result
-from hush_aggregator.store.base import Origin, State, StoreReader, TaskRow
+from hush_aggregator.store.base import Origin, StoreReader, TaskRow, TaskState
 from hush_common.task import Task
 
 PER_PAGE = 24
 _ROUNDS = 24
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
 _PATIENCE_OF_ONE_S = 5.0
-_CLOSED_LAST = {State.OPEN: 0, State.WITHDRAWN: 1, State.CLOSED: 2}
+_CLOSED_LAST = {TaskState.OPEN: 0, TaskState.WITHDRAWN: 1, TaskState.CLOSED: 2}
 _GROWTH = 12 / 11
 _REMEMBERED = 1024
 
@@ -67,7 +67,7 @@ class TaskView:
     """
 
     task: Task
-    state: State
+    state: TaskState
     origin: Origin
     ended: bool
     now: datetime
@@ -80,9 +80,9 @@ class TaskView:
     @property
     def status(self) -> TaskStatus:
         task = self.task
-        if self.ended or self.state is State.CLOSED:
+        if self.ended or self.state is TaskState.CLOSED:
             return TaskStatus.FINAL
-        if self.state is State.WITHDRAWN:
+        if self.state is TaskState.WITHDRAWN:
             return TaskStatus.WITHDRAWN
         if task.closes is not None and self.now >= task.closes:
             return TaskStatus.CLOSING

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimate.tallies import fold, parts_of
-from hush_aggregator.result import Counted, result_of
+from hush_aggregator.result import RoundCounts, result_of
 from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
 from hush_common.mechanisms import Offers
@@ -128,7 +128,7 @@ def simulate_now(
     rounds = [
         RoundOutcome(
             result_of(
-                Counted(task, number, tally, refused),
+                RoundCounts(task, number, tally, refused),
                 made,
                 experiment.confidence,
                 task.round_opens(number) or datetime.now(UTC),
