@@ -237,9 +237,9 @@ def admit(
             full = is_without_room(block.topic_task)
             refuse(UNKNOWN, Refusal.TASK_LIMIT if full else Refusal.UNKNOWN_TASK, len(block.ids), block.sender)
             continue
-        reason = _refusal(block, task, now)
-        if reason is not None:
-            refuse(task.id, reason, len(block.ids), block.sender)
+        refusal = _refusal(block, task, now)
+        if refusal is not None:
+            refuse(task.id, refusal, len(block.ids), block.sender)
             continue
         if task.closes is not None and now - task.closes > grace.get(task.id, CLOCK_SKEW):
             # Not refused yet: a report that was counted in time may come again, which only the store knows.
