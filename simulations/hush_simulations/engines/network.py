@@ -12,7 +12,6 @@ from hush_aggregator.broker.session import Broker, BrokerSession
 from hush_client.sending.transport import Transport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_common.mechanisms import Mechanism, Offers
 from hush_common.rng import ReportRng
 from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, ALL_TASKS, estimate_topic, is_sender, report_topic, status_topic, task_topic
@@ -225,12 +224,9 @@ def _forged(task: Task, round_: int, some: Liars, value: object, rng: ReportRng)
 
 
 def _body(task: Task, some: Liars, claimed: object, rng: ReportRng) -> tuple[int, ...]:
-    randomizer = task.randomizer
     if some.lie == "edge":
-        from hush_simulations.engines.bulk.laws import law_of  # noqa: PLC0415 - few scenarios have such liars
+        from hush_simulations.engines.bulk.laws import extreme_body  # noqa: PLC0415 - few scenarios have such liars
 
-        last: Mechanism = randomizer.parts[-1] if isinstance(randomizer, Offers) else randomizer
-        body = law_of(last).extreme_body(last)
-        return (len(randomizer.parts) - 1, *body) if isinstance(randomizer, Offers) else body
+        return extreme_body(task.randomizer)
     index = task.domain.complete(task.domain.read(claimed), rng)
     return task.perturb(index, rng, max(len(task.offers) - 1, 0))

@@ -1,7 +1,7 @@
 """Evaluate a cell: the aggregator estimates each trial, and the rows compare them with the truth."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from math import sqrt
 
@@ -29,7 +29,7 @@ from hush_simulations.engines.bulk.cells import MISSING, Cells, Places
 from hush_simulations.engines.bulk.engine import is_plain, shares_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import parts_of_offers
-from hush_simulations.engines.experiment import Experiment, StoppedError
+from hush_simulations.engines.experiment import StoppedError
 from hush_simulations.results.run import mean_of_rounds
 from hush_simulations.results.score import Score, score_of_truth
 from hush_simulations.scenarios.scenario import Scenario
@@ -146,8 +146,8 @@ def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> 
                 rounds = [(tally.n, mean) for tally, mean in zip(trial.tallies, means, strict=True)]
                 judged = score_of_truth(task.domain, made, trial.together, mean_of_rounds(rounds))
             scopes[scope].add(made, judged)
-    head = _Head(work, experiment)
-    return [row for name, scope in scopes.items() for row in scope.rows(head, name)]
+    theory = theoretical_stderr(work.scenario, task, shares_of(experiment, honest=True))
+    return [row for name, scope in scopes.items() for row in scope.rows(work, task, name, theory)]
 
 
 class _Estimated:
@@ -176,7 +176,7 @@ class _Estimated:
 
 @dataclass(slots=True)
 class _Errors:
-    """The errors of one target of one part, over the trials."""
+    """The errors of one target of one part, and its true values, over the trials."""
 
     errors: list[float] = field(default_factory=list)
     truths: list[float] = field(default_factory=list)
@@ -243,11 +243,40 @@ class _Scope:
                 key = known[0] if known else (name, interval, _target(interval, ""))
                 self._held.setdefault(key, _Held()).failure = why
 
-    def rows(self, head: "_Head", scope: str) -> Iterator[SweepRow]:
+    def rows(self, work: CellWork, task: Task, scope: str, theory: Theory) -> Iterator[SweepRow]:
         """Yield a row for each interval of each part."""
-        for (name, interval, target), held in self._held.items():
-            errors = self._errors.get((name, target)) if not interval.startswith(_JOINT) else None
-            yield head.row(scope, (name, interval, target), self._units.get(name, ""), errors, held)
+        scenario = work.scenario
+        for (part, interval, target), held in self._held.items():
+            errors = self._errors.get((part, target)) if not interval.startswith(_JOINT) else None
+            low, high = _bars(held.made, held.covered)
+            yield SweepRow(
+                cell=work.number,
+                parameters=work.parameters,
+                task_id=task.id,
+                mechanism=task.mechanism,
+                epsilon=float(task.epsilon),
+                rounds=task.rounds,
+                clients=scenario.clients,
+                liars=sum(some.among(scenario.clients) for some in scenario.liars) / scenario.clients,
+                scope=scope,
+                part=part,
+                unit=self._units.get(part) or task.unit,
+                target=target,
+                interval=interval,
+                method=next(iter(held.methods)) if len(held.methods) == 1 else "",
+                confidence=work.confidence,
+                trials=work.trials,
+                **asdict(_ErrorSummary.of(errors)),
+                theory_stderr=None if errors is None else theory.get((part, target, scope == TOGETHER)),
+                made=held.made,
+                covered=held.covered,
+                coverage=held.covered / held.made if held.made else None,
+                coverage_lower=low,
+                coverage_upper=high,
+                mean_width=_mean(held.widths),
+                failures=work.trials - held.made,
+                failure=held.failure,
+            )
 
 
 def _target(interval: str, method: str) -> str:
@@ -257,62 +286,11 @@ def _target(interval: str, method: str) -> str:
     return POPULATION if interval == ANYTIME_POPULATION else interval
 
 
-class _Head:
-    """The fields that all rows of a cell share."""
-
-    def __init__(self, work: CellWork, experiment: Experiment) -> None:
-        scenario, task = work.scenario, experiment.task
-        self._work, self._task = work, task
-        self._liars = sum(some.among(scenario.clients) for some in scenario.liars) / scenario.clients
-        self._theory = theoretical_stderr(scenario, task, shares_of(experiment, honest=True))
-
-    def row(self, scope: str, key: tuple[str, str, str], unit: str, errors: _Errors | None, held: _Held) -> SweepRow:
-        """Return one row."""
-        part, interval, target = key
-        work, task = self._work, self._task
-        off = _Off.of(errors)
-        low, high = _bars(held.made, held.covered)
-        return SweepRow(
-            cell=work.number,
-            parameters=work.parameters,
-            task_id=task.id,
-            mechanism=task.mechanism,
-            epsilon=float(task.epsilon),
-            rounds=task.rounds,
-            clients=work.scenario.clients,
-            liars=self._liars,
-            scope=scope,
-            part=part,
-            unit=unit or task.unit,
-            target=target,
-            interval=interval,
-            method=next(iter(held.methods)) if len(held.methods) == 1 else "",
-            confidence=work.confidence,
-            trials=work.trials,
-            estimates=off.trials,
-            truth=off.truth,
-            bias=off.bias,
-            bias_stderr=off.bias_stderr,
-            rmse=off.rmse,
-            rmse_lower=off.rmse_lower,
-            rmse_upper=off.rmse_upper,
-            theory_stderr=None if errors is None else self._theory.get((part, target, scope == TOGETHER)),
-            made=held.made,
-            covered=held.covered,
-            coverage=held.covered / held.made if held.made else None,
-            coverage_lower=low,
-            coverage_upper=high,
-            mean_width=_mean(held.widths),
-            failures=work.trials - held.made,
-            failure=held.failure,
-        )
-
-
 @dataclass(frozen=True, slots=True)
-class _Off:
-    """Errors of the estimates, summarised over the trials."""
+class _ErrorSummary:
+    """Errors of the estimates, summarised over the trials: fields of a row."""
 
-    trials: int = 0
+    estimates: int = 0
     truth: float | None = None
     bias: float | None = None
     bias_stderr: float | None = None
@@ -321,7 +299,7 @@ class _Off:
     rmse_upper: float | None = None
 
     @classmethod
-    def of(cls, found: _Errors | None) -> "_Off":
+    def of(cls, found: _Errors | None) -> "_ErrorSummary":
         if found is None or not found.errors:
             return cls()
         errors, n = np.array(found.errors), len(found.errors)

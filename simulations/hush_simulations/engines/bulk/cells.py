@@ -1,13 +1,12 @@
 """Cells: the ranges of values that people may have, and how many people are in each.
 
-A grid point of a number is a cell, which holds the values that a device rounds to it. Beyond the bounds there are cells
-as well, for a device moves their values to the bound while the truth is about the values as they are: as many as
-`_BEYOND` on each side, each with the mean of what lies in it. Each value of a data file is a
-cell, and each group of people has separate cells.
+A grid point of a number is a cell with the values that a device rounds to it. Values beyond the bounds are in `_BEYOND`
+cells on each side, each with the mean of its values: a device moves them to the bound, but the truth is about the
+values themselves. Each value of a data file is a cell, and each group of people has separate cells.
 
-A mechanism whose law is linear between two levels makes of people in a few neighbouring cells what it makes of as many
-at their mean position: so such cells are one (`merged`), as wide as sqrt(n)/8 steps for n people. No tally changes its
-law by that; the truth of one trial is off by the spread within cells over sqrt(n), at most 0.04 steps (rms).
+A mechanism whose law is linear between two levels gives people in neighbouring cells the law of as many at their mean
+position: so such cells become one (`merged`), as wide as sqrt(n)/8 steps for n people. No tally changes its law; the
+truth of one trial is off by the spread within cells over sqrt(n), at most 0.04 steps (rms).
 """
 
 import math
@@ -59,9 +58,9 @@ class Cells:
     """Ranges of values, with the people in each.
 
     Args:
-        indices: of the domain, shape (cells,), of a vector (cells, coordinates); `MISSING` where there is no value. Of
-            cells that were merged a mean, which is no integer.
-        values: the true values, of the same shape; NaN where there is none. Of categories the place of the label.
+        indices: of the domain, shape (cells,), of a vector (cells, coordinates); `MISSING` if there is no value; of
+            merged cells a mean.
+        values: the true values, of the same shape; NaN if there is none; of categories the place of the label.
         shares: of the people in each, shape (cells,).
         moved: whether a device moves the value into the domain.
         fixed: whether each cell is exactly one person.
@@ -78,16 +77,10 @@ class Cells:
     groups: NDArray[np.int64] | None = None
 
     def drawn(self, people: Counts, rng: np.random.Generator) -> tuple[Self, Counts]:
-        """Draw how many people are in each cell; cells that stay empty may be left out.
+        """Draw how many of the people of each trial are in each cell: the cells that are not empty, and the counts.
 
-        If people are few, a uniform number finds the cell of each; its 53 bits are as exact as `scatter`.
-
-        Args:
-            people: of each trial, shape (trials,).
-            rng: the randomness.
-
-        Returns:
-            The cells, and the counts of shape (trials, cells).
+        If people are few, a uniform number finds the cell of each; its 53 bits are as exact as `scatter`. `people` have
+        shape (trials,), the counts (trials, cells).
         """
         cells, trials, every = len(self.shares), len(people), int(people.sum())
         if self.fixed:
@@ -123,12 +116,9 @@ class Cells:
         return replace(self, indices=indices, values=columns.reshape(self.values.shape), moved=moved)
 
     def merged(self, steps: int, levels: Sequence[int], people: int) -> "Cells":
-        """Merge cells for a mechanism whose law is linear in the index between levels.
+        """Merge cells for mechanisms whose law is linear in the index between levels.
 
-        Args:
-            steps: of the grid.
-            levels: for each epsilon offered, between how many levels (less one) its law is linear.
-            people: of one trial.
+        There are `levels` (less one) for each epsilon offered, `steps` of the grid, and `people` in one trial.
         """
         width = min(1 << max(isqrt(people) // 8, 1).bit_length() - 1, _WIDEST)
         if self.fixed or self.indices.ndim > 1 or width < _WORTH or len(self.indices) < _BEYOND:
@@ -145,10 +135,10 @@ class Cells:
         return self._joined(np.unique(np.concatenate((*ends, np.arange(first, last, width), *edges))))
 
     def coarse(self, groups: int) -> "Cells":
-        """A similar population of at most `groups` different values: for sweeps, which draw it often.
+        """Return a similar population of at most `groups` different values, for sweeps, which draw it often.
 
-        Neighbours become one cell at a grid point near their mean. It is another population with its own truth;
-        nothing about the devices is approximated. Not for categories, which have no neighbours.
+        Neighbours become one cell at a grid point near their mean. It is another population with its own truth; devices
+        are not approximated. Not for categories, which have no neighbours.
         """
         if self.fixed or self.indices.ndim > 1 or len(self.indices) <= groups or (self.indices == MISSING).any():
             return self
@@ -175,10 +165,7 @@ class Cells:
         return self[order[self.shares[order] > 0]]
 
     def _joined(self, starts: NDArray[np.int64]) -> Self:
-        """Join the cells from each of `starts` to the next; indices become means.
-
-        Cells are of one group; those with different probabilities of answering stay separate.
-        """
+        """Join the cells of one group from each of `starts` to the next, if they answer alike; indices become means."""
         if self.refusing is not None:
             starts = np.union1d(starts, np.nonzero(np.diff(self.refusing))[0] + 1)
         shares = np.add.reduceat(self.shares, starts)
@@ -192,13 +179,9 @@ class Cells:
 
 
 def cells_of(domain: Domain, population: Population, panel: Panel = STEADY, rounds: int = 1) -> Cells:
-    """Return the cells of a population: of a number, a bit or a category, or of vectors from a file.
+    """Return the cells of a population of numbers, bits or categories, or of vectors from a file.
 
-    Args:
-        domain: of the task.
-        population: where values come from.
-        panel: how people behave from round to round.
-        rounds: in which values drift.
+    Values drift over `rounds`, as the panel says.
 
     Raises:
         TypeError: the bulk engine does not know the population.
@@ -285,17 +268,11 @@ def _of_values(domain: Domain, values: Sequence[Value], *, fixed: bool) -> Cells
 def _number_cells(
     domain: NumberDomain, population: Numbers, cuts: Sequence[float], shifts: Sequence[int]
 ) -> tuple[Floats, Floats]:
-    """Shares and means of the nonempty cells, in ascending order.
+    """Return the shares and means of the nonempty cells, in ascending order.
 
-    There is one for each grid point, cut where values begin to be beyond a bound or to be withheld, and many beyond
-    bounds. Values that drift move by whole steps, so that a cell stays within one grid point in every round. For that
-    the grid goes on beyond a bound as far as values come in from there, and is cut where they pass it.
-
-    Args:
-        domain: of the task.
-        population: of the first round.
-        cuts: numbers at which cells end.
-        shifts: of each round, the steps by which values are above those of the first.
+    There is one for each grid point, cut at `cuts` and where values begin to be beyond a bound, and many beyond bounds.
+    Values that drift move by whole steps, the `shifts` of each round, so that a cell stays within one grid point in
+    every round. So the grid continues beyond a bound as far as values enter from there, and is cut where they pass it.
     """
     if isinstance(population, Points):
         return population.shares, np.array(population.values)
@@ -362,15 +339,11 @@ def _moments(population: Mixture | Lognormal, edges: Floats) -> tuple[Floats, Fl
 
 
 def _normal_moments(mixture: Mixture, edges: Floats) -> tuple[Floats, Floats]:
-    """The share of the people between each edge and the next, and the mean of their values.
+    """Return the share of the people between each edge and the next (ascending), and the mean of their values.
 
-    Where a cell is narrow (below a thousandth of a deviation) its share is the density in its middle times its width,
-    with the next term of the series; what is left out is below 2e-14·(1 + z^4) of it. Elsewhere it is a difference of
-    two complementary error functions, taken on the side where they are small.
-
-    Args:
-        mixture: their distribution.
-        edges: ascending, one more than cells; a group of deviation 0 belongs to the cell that begins with it.
+    The share of a narrow cell (below a thousandth of a deviation) is the density in its middle times its width, with
+    the next term of the series; the remainder is below 2e-14·(1 + z^4) of it. Other shares are differences of
+    complementary error functions on the side where they are small. A part of deviation 0 is in the cell it begins.
     """
     share, moment = np.zeros(len(edges) - 1), np.zeros(len(edges) - 1)
     for weight, part in zip(mixture.shares, mixture.parts, strict=True):
@@ -405,14 +378,14 @@ def _moments_of_one(part: Normal, edges: Floats) -> tuple[Floats, Floats]:
 
 
 def _densities(middle: Floats, width: Floats) -> Floats:
-    """How much of a standard normal distribution lies in narrow cells."""
+    """Return the share of a standard normal distribution in narrow cells."""
     density = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
     share: Floats = density * width * (1 + width**2 * (middle**2 - 1) / 24)
     return share
 
 
 def _between(left: Sequence[float], right: Sequence[float]) -> list[float]:
-    """How much of it lies between two numbers each."""
+    """Return the share of it between two numbers each."""
     root = math.sqrt(2)
     return [
         (math.erfc(a / root) - math.erfc(b / root)) / 2 if a > 0 else (math.erfc(-b / root) - math.erfc(-a / root)) / 2
@@ -421,11 +394,11 @@ def _between(left: Sequence[float], right: Sequence[float]) -> list[float]:
 
 
 def _lognormal_moments(population: Lognormal, edges: Floats) -> tuple[Floats, Floats]:
-    """The same of a lognormal distribution.
+    """Return the same of a lognormal distribution.
 
-    The logarithm is normal, so that a cell has the share of that of its logarithms, and what lies above a point has the
-    mean times P(Z > z - sigma). In a narrow cell the mean is the middle, moved along the slope of the density by a
-    twelfth of the square of its width.
+    The logarithm is normal, so that a cell has the share of the cell of its logarithms, and the part above a point has
+    the mean times P(Z > z - sigma). In a narrow cell the mean is the middle, moved along the slope of the density by a
+    twelfth of its squared width.
     """
     z = _deviations(population, edges)
     left, right = z[:-1], z[1:]

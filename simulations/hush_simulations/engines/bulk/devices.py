@@ -1,8 +1,8 @@
 """Simulated devices as arrays: people drawn from a population, and a report of each, in chunks.
 
-Values are floats, which is for simulations alone. A number x of [lower, upper] has the index
-rint((x - lower)·(m/(upper - lower))). A device divides exactly; both agree unless x lies within a few units of the last
-place of half a step, which a drawn value does with probability 2^-30.
+Values are floats, which is for simulations only. A number x of [lower, upper] has the index
+rint((x - lower)·(m/(upper - lower))). A device divides exactly; both agree unless x is within a few units of the last
+place of half a step, which has probability 2^-30 for a drawn value.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,11 +56,11 @@ class PopulationSample:
 
     Args:
         domain: of the task.
-        indices: shape (people, coordinates); `MISSING` where there is no value.
-        values: of the same shape; NaN where there is none, of categories the place of the label.
+        indices: shape (people, coordinates); `MISSING` if there is no value.
+        values: of the same shape; NaN if there is none; of categories the place of the label.
         moved: whether a device moves the value into the domain, shape (people,).
         groups: the group of each, shape (people,).
-        group_count: how many groups there are; 0 if the population has none.
+        group_count: 0 if the population has no groups.
     """
 
     domain: Domain
@@ -220,13 +220,12 @@ class _Work:
     clients: int
     shares: tuple[float, ...]
     entropy: int
-    cell: int
 
     def chunk(self, number: int, stopped: Event | None = None) -> SimulatedRounds | None:
         """Draw the devices of a chunk until `stopped` is set; None if there are none."""
-        people, first = people_of(self.entropy, self.cell, number), number * CHUNK
+        people, first = people_of(self.entropy, 0, number), number * CHUNK
         rounds = 1 if self.task.repeat == "sticky" else self.task.rounds
-        noise = [noise_of(self.entropy, self.cell, number, round_) for round_ in range(rounds)]
+        noise = [noise_of(self.entropy, 0, number, round_) for round_ in range(rounds)]
         last = min(first + CHUNK, self.clients)
         block = max(_BLOCK // len(self.task.domain.parts), _LEAST)
         parts = []
@@ -279,7 +278,6 @@ def draw_devices(
     shares: tuple[float, ...],
     entropy: int,
     *,
-    cell: int = 0,
     panel: Panel = STEADY,
     present: Floats | None = None,
     workers: int = 1,
@@ -301,7 +299,7 @@ def draw_devices(
         people = population
     else:
         people = PopulationSampler(task.domain, population, panel)
-    work = _Work(task, people, panel, present, clients, shares, entropy, cell)
+    work = _Work(task, people, panel, present, clients, shares, entropy)
     stopped = stopped or Event()
     numbers = range(-(-clients // CHUNK))
     done: list[SimulatedRounds] = []

@@ -1,9 +1,9 @@
 """The bulk engine: draw the outcome of an experiment without devices, broker or store, from the same laws.
 
-If the law of a whole tally is known (every mechanism of finitely many outputs), tallies are drawn at once. Of numbers
-with Laplace noise so is the sum of the reports, which gives the mean, the intervals without a sample variance, and the
-anytime interval; for the others each device is drawn, which is the choice up to `MOST_DEVICES_DRAWN` answers. The
-outcome says which it was. The estimate is the aggregator's own.
+If the law of a whole tally is known (every mechanism of finitely many outputs), tallies are drawn at once. For Laplace
+noise only the law of the sum is known, which gives the mean, the intervals without a sample variance, and the anytime
+interval; the others need each device, which is the choice up to `MOST_DEVICES_DRAWN` answers. The outcome has the
+choice. The estimate is the aggregator's own.
 """
 
 import asyncio
@@ -22,13 +22,12 @@ from hush_aggregator.estimate.tallies import fold, parts_of
 from hush_aggregator.result import RoundCounts, result_of
 from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
-from hush_common.mechanisms import Offers
 from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.cells import Cells
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds, merged, noise_of, people_of
-from hush_simulations.engines.bulk.laws import law_of
+from hush_simulations.engines.bulk.laws import extreme_body, law_of
 from hush_simulations.engines.bulk.tallies import draw_population, parts_of_offers
 from hush_simulations.engines.cluster import Cluster
 from hush_simulations.engines.experiment import (
@@ -45,19 +44,18 @@ from hush_simulations.scenarios.population import Grouped, Independent, Observed
 from hush_simulations.scenarios.scenario import Scenario
 
 MOST_DEVICES_DRAWN = 100_000_000
-"""Answers up to which devices are drawn one by one, if the law of the tally does not give everything."""
+"""Answers up to which each device is drawn, if the law of the tally does not give everything."""
 
-_SEEDS = 1 << 20  # a cell that no sweep has: the seeds of subpopulations are drawn from it
+_SEEDS = 1 << 20  # the number of a cell for the seeds of subpopulations
 
 
 @dataclass(frozen=True, slots=True)
 class Subpopulation:
-    """People who behave alike: honest ones, honest ones whose reports the broker loses, or one part of liars.
+    """People who behave alike: honest ones, honest ones whose reports the broker forgets, or one part of liars.
 
     Each is drawn separately, from its own seed, and their tallies add up. Publications that are lost, cut off, late,
     duplicated or out of order change nothing: a device sends the same bytes until they are acknowledged, and an
-    aggregator counts them once. What the broker forgets is lost, whatever it contains: a binomial number of reports.
-    Liars have reliable connections.
+    aggregator counts them once. The broker forgets a binomial number of reports. Liars have reliable connections.
 
     Args:
         population: where their values come from, or the false value that they report.
@@ -66,9 +64,8 @@ class Subpopulation:
         honest: whether they choose among several epsilons as asked; else they take the largest.
         counted: whether the aggregator gets their reports.
         true: whether these values are the truth.
-        panel: how they behave from round to round.
-        present: probability that a device of each group answers, shape (rounds, 1, groups), the same for all
-            subpopulations; None if all do.
+        panel: their behaviour from round to round.
+        present: probability that a device of each group answers, shape (rounds, 1, groups); None if all do.
     """
 
     population: Population
@@ -104,7 +101,7 @@ async def simulate(
 
     passing = None if stop is None else asyncio.create_task(pass_on(stop), name="hush-pass-on")
     try:
-        return await asyncio.to_thread(simulate_now, experiment, on_progress or _ignore, stopped)
+        return await asyncio.to_thread(simulate_now, experiment, on_progress or (lambda _: None), stopped)
     finally:
         stopped.set()
         if passing is not None:
@@ -152,11 +149,7 @@ def simulate_now(
 def draw_rounds(
     experiment: Experiment, on_progress: Callable[[int], None] = lambda _: None, stopped: Event | None = None
 ) -> SimulatedRounds:
-    """Draw the tallies and the truth of all rounds, without an estimate.
-
-    Raises:
-        OptionError: as `simulate`.
-    """
+    """Draw the tallies and the truth of all rounds, without an estimate; errors as of `simulate`."""
     task, drawing = experiment.task, drawing_of(experiment)
     entropy, done = experiment.seed or 0, 0
     cluster = _cluster(experiment, drawing)
@@ -194,11 +187,7 @@ def _cluster(experiment: Experiment, drawing: Drawing) -> Cluster | None:
 
 
 def drawing_of(experiment: Experiment) -> Drawing:
-    """Return whether tallies or devices are drawn.
-
-    Raises:
-        OptionError: as `simulate`.
-    """
+    """Return whether tallies or devices are drawn; errors as of `simulate`."""
     task = experiment.task
     laws = [law_of(part) for part in parts_of_offers(task.randomizer)]
     people, panel = experiment.scenario.population, experiment.scenario.panel
@@ -247,10 +236,6 @@ def draw_tallies(
 def _estimate(task: Task, tally: Tally, confidence: float, drawing: Drawing) -> Estimate:
     made = estimate(task, tally, confidence)
     return made if drawing == "devices" else law_of(parts_of_offers(task.randomizer)[0]).without_filled(made)
-
-
-def _ignore(_: int) -> None:
-    """Show no progress."""
 
 
 def draw_subpopulations(
@@ -329,7 +314,7 @@ def _subpopulations(scenario: Scenario, task: Task, entropy: int) -> Iterator[Su
 
 
 def _present(scenario: Scenario, task: Task, entropy: int) -> NDArray[np.float64] | None:
-    """Who is absent is drawn once for all subpopulations."""
+    """Draw once for all subpopulations who is absent."""
     people, dropout = scenario.population, scenario.panel.dropout
     if not dropout.share:
         return None
@@ -339,8 +324,7 @@ def _present(scenario: Scenario, task: Task, entropy: int) -> NDArray[np.float64
 
 def _false_values(task: Task, some: Liars, liars: int, number: int) -> Iterator[Subpopulation]:
     if some.lie == "value":
-        told = told_by(task.domain, some.value)
-        yield Subpopulation(told, liars * some.reports, number, honest=False, true=False)
+        yield Subpopulation(told_by(task.domain, some.value), liars * some.reports, number, honest=False, true=False)
 
 
 def _select(people: Population, start: int, stop: int) -> Population:
@@ -359,10 +343,6 @@ def _shuffled(people: Population, count: int, rng: np.random.Generator) -> Popul
 
 
 def _extreme_reports(task: Task, reports: int) -> Tally:
-    """Reports that move the estimate up most, under the largest epsilon."""
-    parts = parts_of_offers(task.randomizer)
-    body = law_of(parts[-1]).extreme_body(parts[-1])
-    if isinstance(task.randomizer, Offers):
-        body = (len(parts) - 1, *body)
-    one = fold(task.randomizer, np.array([body], dtype=np.int64))
+    """Return the tally of that number of reports that move the estimate up most."""
+    one = fold(task.randomizer, np.array([extreme_body(task.randomizer)], dtype=np.int64))
     return Tally(reports, tuple(reports * number for number in one.moments)) if reports else Tally()

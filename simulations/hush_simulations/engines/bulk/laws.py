@@ -23,6 +23,7 @@ from hush_common.mechanisms import (
     Laplace,
     Mechanism,
     Multilevel,
+    Offers,
     RandomizedResponse,
     SubsetSelection,
     Vector,
@@ -455,3 +456,11 @@ def law_of(mechanism: Mechanism) -> AnyLaw:
     if found is None:
         raise OptionError("engine", f"no bulk law of {mechanism.name!r} is known; choose mqtt or memory")
     return found
+
+
+def extreme_body(randomizer: Mechanism | Offers) -> tuple[int, ...]:
+    """Return the valid report that moves the estimate up most; of several epsilons under the largest."""
+    if isinstance(randomizer, Offers):
+        last = len(randomizer.parts) - 1
+        return (last, *extreme_body(randomizer.parts[last]))
+    return law_of(randomizer).extreme_body(randomizer)

@@ -1,7 +1,6 @@
 """Tallies drawn at once: the people of many trials as counts, the truth of each trial, and the sums of its reports.
 
-People stay the same in every round, as their choice of an epsilon does; who is away in a round, and by how much values
-have moved, is applied to their counts.
+The people and their choice of an epsilon are the same in every round; absences and drift are applied to their counts.
 """
 
 from collections.abc import Sequence
@@ -27,15 +26,7 @@ Sums = tuple[Counts, ...]
 
 @dataclass(frozen=True, slots=True)
 class TrialTruths:
-    """The true values of the people of each trial.
-
-    Args:
-        sums: of the values, one column for each coordinate, or how many have each label; shape (trials, parts).
-        known: how many values are in each sum.
-        moved: how many devices move a value into the domain; shape (trials,).
-        people: how many answer; shape (trials,).
-        groups: the truth of each group; empty if there are none.
-    """
+    """The true values of the people of each trial: `Truth` with shape (trials, parts) or (trials,)."""
 
     sums: NDArray[np.float64]
     known: Counts
@@ -92,7 +83,7 @@ class PopulationCounts:
 
 
 def parts_of_offers(randomizer: Mechanism | Offers) -> tuple[Mechanism, ...]:
-    """The mechanism of each epsilon offered."""
+    """Return the mechanism of each epsilon offered."""
     return randomizer.parts if isinstance(randomizer, Offers) else (randomizer,)
 
 
@@ -108,7 +99,7 @@ def draw_population(
     panel: Panel = STEADY,
     present: Floats | None = None,
 ) -> PopulationCounts:
-    """Draw the people of `trials` trials.
+    """Draw the people of independent trials, `clients` in each.
 
     Args:
         task: the question.
@@ -117,9 +108,9 @@ def draw_population(
         shares: of the people that take each epsilon offered, adding up to 1; empty if there is one.
         rng: the randomness.
         trials: independent repetitions.
-        cells: of this population from `cells_of` or `coordinates_of`. A sweep makes them once, and coarse ones, since
-            trials times cells must fit in memory.
-        panel: how they behave from round to round.
+        cells: from `cells_of` or `coordinates_of`. A sweep makes them once, and coarse ones: trials times cells must
+            fit in memory.
+        panel: their behaviour from round to round.
         present: probability that a device of each group answers, shape (rounds, trials, groups); None draws it.
     """
     weights = np.array(shares or (1.0,))
@@ -205,8 +196,8 @@ class CellCounts(PopulationCounts):
 class _CoordinateCounts(PopulationCounts):
     """Vectors with independent coordinates: their values are drawn with the reports.
 
-    Vectors have too many cells, so each coordinate has counts of those who draw it and of those who do not. Given who
-    draws what, coordinates are independent, so that this is exact; but a second round would draw the same people again.
+    Vectors have too many cells, so each coordinate has counts of those who draw it and of those who do not. Given these
+    counts, coordinates are independent, so that this is exact; but a second round would draw the same people again.
     """
 
     def __init__(self, task: Task, takers: Counts, coordinates: tuple[Cells, ...], present: Floats | None) -> None:
