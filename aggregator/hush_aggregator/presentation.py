@@ -87,8 +87,11 @@ def interval_name(target: str, method: str = "") -> str:
     return _NAMES.get(target, target)
 
 
-_MOST_DECIMALS = 12
-_LARGEST_PLAIN, _DIGITS = 1e9, 6
+DIGITS = 2
+"""Digits of its standard error that an estimate is shown with (GUM, 7.2.6)."""
+MOST_DECIMALS = 12
+LARGEST_PLAIN, LARGEST_DIGITS = 1e9, 6
+"""From this size on a number is shown with an exponent, and with so many digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,12 @@ class NumberFormat:
 
     @classmethod
     def of(cls, result: Result) -> "NumberFormat":
-        """Of a result: as many decimals as show three digits of its standard error."""
+        """Return the format of a number or a bit: as many decimals as show two digits of its standard error."""
         return cls.of_part(result.estimate.single, is_share=result.task.domain.is_share, unit=result.task.unit)
 
     @classmethod
     def of_part(cls, part: PartEstimate, *, is_share: bool, unit: str = "") -> "NumberFormat":
-        """Return the format of a part: as many decimals as show three digits of its largest standard error.
+        """Return the format of a part: as many decimals as show two digits of its largest standard error.
 
         Args:
             part: the estimate.
@@ -120,27 +123,27 @@ class NumberFormat:
             unit: where the part has none.
         """
         error = max(part.stderr.values(), default=None)
-        return cls.share(error) if is_share else cls.measured(part.unit or unit, error)
+        return cls.share(error, DIGITS) if is_share else cls.measured(part.unit or unit, error, DIGITS)
 
     @classmethod
-    def share(cls, error: float | None, digits: int = 3) -> "NumberFormat":
-        """Of a share, in per cent, with so many digits of its standard error."""
+    def share(cls, error: float | None, digits: int) -> "NumberFormat":
+        """Return the format of a share, in per cent, with `digits` digits of its standard error."""
         return cls("%", 100, _decimals(1.0 if error is None else 100 * error, digits))
 
     @classmethod
-    def measured(cls, unit: str, error: float | None, digits: int = 3) -> "NumberFormat":
-        """Of a number with a unit, likewise."""
+    def measured(cls, unit: str, error: float | None, digits: int) -> "NumberFormat":
+        """Return the format of a number with a unit, with `digits` digits of its standard error."""
         return cls(unit, 1, _decimals(1.0 if error is None else error, digits))
 
     def number(self, value: float) -> str:
         """The bare number."""
-        if abs(value * self.factor) >= _LARGEST_PLAIN:
-            return significant(value, _DIGITS, scale=self.factor)
+        if abs(value * self.factor) >= LARGEST_PLAIN:
+            return significant(value, LARGEST_DIGITS, scale=self.factor)
         return fixed(value, self.decimals, scale=self.factor)
 
     def off(self, value: float) -> str:
         """How far off an estimate is, with its sign."""
-        if abs(value * self.factor) >= _LARGEST_PLAIN:
+        if abs(value * self.factor) >= LARGEST_PLAIN:
             return f"{'+' if value > 0 else ''}{self.number(value)}"
         return fixed(value, self.decimals, scale=self.factor, sign=True)
 
@@ -163,7 +166,7 @@ class NumberFormat:
 
 def _decimals(error: float, digits: int) -> int:
     decimals = digits - 1 - math.floor(math.log10(error)) if error > 0 else digits - 1
-    return min(max(decimals, 0), _MOST_DECIMALS)
+    return min(max(decimals, 0), MOST_DECIMALS)
 
 
 COLUMNS = ("task", "round", "n", "part", "value", "unit", "target", "stderr", "low", "high", "final")

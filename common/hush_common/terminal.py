@@ -259,7 +259,7 @@ class Table:
         """Return the width of each column; none if they do not fit, or only with broken titles or texts."""
         wanted = [self._wanted(place) for place in range(len(self.columns))]
         room = width - self.indent - gap * (len(wanted) - 1)
-        least = wanted if titles_whole else [self._least(place, wide) for place, wide in enumerate(wanted)]
+        least = wanted if titles_whole else [self._least(place) for place in range(len(wanted))]
         spare = room - sum(least)
         if spare < 0:
             return []
@@ -273,12 +273,27 @@ class Table:
     def _wanted(self, place: int) -> int:
         return max(width_of(plain(cell)) for cell in (self.columns[place].title, *self._cells(place)))
 
-    def _least(self, place: int, wanted: int) -> int:
-        """Return the least width of a column: its title may be broken, and its cells if they are texts."""
+    def _least(self, place: int) -> int:
+        """Return the least width of a column: its title may be broken, and its cells if they are texts.
+
+        A text may extend over the empty cells to its right, as far as those columns are wide in any layout.
+        """
         column, cells = self.columns[place], self._cells(place)
         if column.right:
             return max(longest_word(column.title), *(width_of(plain(cell)) for cell in cells), 0)
-        return max(min(wanted, _FEWEST), *map(longest_word, (column.title, *cells)))
+        rooms = [(row.cells[place], self._room_after(row, place)) for row in self.rows if row.cells]
+        fewest = max([width_of(column.title), *(width_of(plain(cell)) - room for cell, room in rooms)])
+        words = (longest_word(cell) - room for cell, room in rooms)
+        return max(min(fewest, _FEWEST), longest_word(column.title), *words)
+
+    def _room_after(self, row: Row, place: int) -> int:
+        """Return the least width of the empty cells after a cell, in columns of numbers, which are never broken."""
+        room = 0
+        for column, cell in zip(self.columns[place + 1 :], row.cells[place + 1 :], strict=True):
+            if plain(cell) or not column.right:
+                break
+            room += _SLIM_GAP + longest_word(column.title)
+        return room
 
     def _cells(self, place: int) -> list[Cell]:
         return [row.cells[place] for row in self.rows if row.cells]
@@ -293,16 +308,27 @@ class Table:
 
     def _row(self, screen: Screen, row: Row, widths: Sequence[int], gap: int) -> Iterator[str]:
         """Yield the lines of a row, as many as its longest cell has."""
-        broken = [wrapped(cell, wide) for cell, wide in zip(row.cells, widths, strict=True)] if row.cells else []
+        cells = self._spanned(row, widths, gap)
+        broken = [wrapped(cell, wide) for cell, _, wide in cells]
         tall = max(map(len, broken), default=1)
         for number in range(tall):
             parts = []
-            for cell, lines, column, wide in zip(row.cells, broken, self.columns, widths, strict=False):
+            for (cell, column, wide), lines in zip(cells, broken, strict=True):
                 text = lines[number] if number < len(lines) else ""
                 blanks = " " * (wide - width_of(text))
                 shown = screen.paint(text, style_of(cell) or row.style)
                 parts.append(blanks + shown if column.right else shown + blanks)
             yield (" " * self.indent + (" " * gap).join(parts)).rstrip()
+
+    def _spanned(self, row: Row, widths: Sequence[int], gap: int) -> list[tuple[Cell, Column, int]]:
+        """Return the cells with their columns and widths; a text has the width of the empty cells after it, too."""
+        found: list[tuple[Cell, Column, int]] = []
+        for cell, column, wide in zip(row.cells, self.columns, widths, strict=False):
+            if found and column.right and not plain(cell) and not found[-1][1].right:
+                found[-1] = (*found[-1][:2], found[-1][2] + gap + wide)
+            else:
+                found.append((cell, column, wide))
+        return found
 
     def _by_group(self, screen: Screen) -> list[str]:
         """Return the layout with the cells of each group on a line above its rows."""

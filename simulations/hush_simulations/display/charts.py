@@ -117,7 +117,7 @@ def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
         if part.estimate is not None and REPORTERS in part.intervals:
             ends = [scale * (end - low) for end in part.intervals[REPORTERS]]
             truth = part.score.truth.get(REPORTERS)
-            text = part.wording.value(part.estimate) + (f" {part.unit}" if part.unit else "")
+            text = part.wording.value(part.estimate)
             at = None if truth is None else scale * (truth - low)
             found.append(Range(part.name, ends[0], ends[1], scale * (part.estimate - low), at, text))
     if found:

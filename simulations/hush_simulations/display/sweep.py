@@ -435,6 +435,7 @@ def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str
     return figure
 
 
+_DIGITS = 3  # of the error (rms), which is what the table is about
 _MOST = 60
 """Cells in the table; more are for the files."""
 
@@ -489,7 +490,7 @@ def _value(name: str, one: Parameter, row: SweepRow) -> str:
 
 
 def _figures(row: SweepRow) -> list[str]:
-    wording = NumberFormat.measured(row.unit, row.rmse) if row.unit else NumberFormat.share(row.rmse)
+    wording = NumberFormat.measured(row.unit, row.rmse, _DIGITS) if row.unit else NumberFormat.share(row.rmse, _DIGITS)
     if row.rmse is None or row.bias is None:
         return ["-"] * 5
     error = f" ± {wording.number(row.bias_stderr)}" if row.bias_stderr is not None else ""

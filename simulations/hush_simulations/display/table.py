@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.epsilon import decimal_text
@@ -13,8 +13,6 @@ from hush_simulations.engines.experiment import ABSENT
 from hush_simulations.results.run import PooledRounds, Round, Run, auto_mechanism
 from hush_simulations.results.score import Score
 from hush_simulations.scenarios.population import Observed
-
-_PART_DIGITS = 2  # of the standard error: a row has to fit into 80 columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +37,11 @@ class Part:
 def parts_of(done: Round | PooledRounds) -> list[Part]:
     """Return the parts of a round, in the order of the task; without an estimate only the truth."""
     scores, domain = done.score.parts, done.result.task.domain
-
-    def wording(error: float | None) -> NumberFormat:
-        return (
-            NumberFormat.share(error, _PART_DIGITS)
-            if domain.is_share
-            else NumberFormat.measured("", error, _PART_DIGITS)
-        )
-
     found = [
         Part(
             name=one.name,
             score=scores[one.name],
-            wording=wording(_largest(one.stderr)),
+            wording=NumberFormat.of_part(one, is_share=domain.is_share),
             estimate=one.mean,
             intervals=one.intervals,
             stderr=one.stderr,
@@ -60,11 +50,8 @@ def parts_of(done: Round | PooledRounds) -> list[Part]:
         )
         for one, of in zip(done.result.parts, domain.parts, strict=False)
     ]
-    return found or [Part(name=name, score=score, wording=wording(None)) for name, score in scores.items()]
-
-
-def _largest(stderr: ByTarget) -> float | None:
-    return max(stderr.values(), default=None)
+    unknown = NumberFormat.of_part(PartEstimate(), is_share=domain.is_share)
+    return found or [Part(name=name, score=score, wording=unknown) for name, score in scores.items()]
 
 
 _NAMED = 3  # estimates outside the bounds, up to which each is named

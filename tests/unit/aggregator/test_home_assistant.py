@@ -14,8 +14,8 @@ from made_results import result_of, single
 
 from hush_aggregator.commands.serve import Settings
 from hush_aggregator.estimate import Estimate, PartEstimate
-from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.home_assistant.device import MOST_PARTS, announcement
+from hush_aggregator.home_assistant import MOST_PARTS, Announcing, announcement
+from hush_aggregator.presentation import NumberFormat
 from hush_aggregator.result import encode
 from hush_aggregator.store import SqliteEditor, TaskState
 from hush_common.errors import OptionError
@@ -49,7 +49,7 @@ INTERVALS = {"anytime": (0.125, 0.5), "reporters": (0.25, 0.375), "population": 
 def live(kind: str) -> Mapping[str, object]:
     """A result with everything in it."""
     one = TASKS[kind]
-    estimate = single(9, 0.3125, intervals=INTERVALS)
+    estimate = single(9, 0.3125, stderr={"reporters": 0.125}, intervals=INTERVALS)
     if kind == "categories":
         parts = [PartEstimate(n=9, name=label, mean=0.3125, joint_intervals=INTERVALS) for label in LABELS]
         estimate = Estimate(9, parts=tuple(parts))
@@ -82,30 +82,45 @@ def test_it_has_no_key_that_home_assistant_does_not_take_and_all_that_it_asks_fo
     assert len(found) <= 3 * MOST_PARTS + 2
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper", "digits"),
-    [
-        *((-10.0, 30.0, 2), (120.0, 220.0, 1), (0.0, 1.0, 3), (0.0, 1000.0, 0)),
-        *((0.0, 1e9, 0), (0.0, 5e-7, 10), (-8e307, 8e307, 0), (0.0, 5e-324, 12)),
-    ],
-)
-def test_figures_have_the_digits_of_a_thousandth_of_the_range(lower: float, upper: float, digits: int) -> None:
-    domain = {"kind": "number", "lower": lower, "upper": upper}
-    for found in (
-        task(domain),
-        task({"kind": "vector", "coordinates": [{"name": "a", "lower": lower, "upper": upper}]}),
-    ):
-        parts = announcement(found, STATUS)["components"]
-        assert isinstance(parts, dict)
-        precision = {name: part["suggested_display_precision"] for name, part in parts.items()}
-        assert (precision.pop("reports"), precision.pop("refused")) == (0, 0)
-        assert set(precision.values()) == {digits}
+FORMATS = [  # standard error, values: digits, rounding, zeros, signs, sizes
+    (0.04, (0.3125, -0.3125, 0.0, -1e-9, 0.285, 0.5)),
+    (0.0999999999999999999, (0.1,)),
+    (0.0999999999, (1 / 3, 2 / 3, 0.99995)),
+    (12.0, (171.449999, 171.45, -0.04, 9_999_999.5, 9_999_999.99999999, 1e9, 1.2345678e12, -4e300)),
+    (1e-20, (0.1, -1 / 3)),
+    (0.0, (0.125, 0.0)),
+    (3e8, (123_456_789.5, 5e-324)),
+    (1e12, (7.5,)),
+    (None, (0.3125, 17)),
+]
 
 
-@pytest.mark.parametrize("kind", ["bit", "categories"])
-def test_shares_have_one_digit_after_the_point(kind: str) -> None:
-    found = sensors(json.loads(encode(announcement(TASKS[kind], STATUS))))
-    assert {sensor["suggested_display_precision"] for sensor in found.values()} == {0, 1}
+@pytest.mark.parametrize(("error", "values"), FORMATS)
+@pytest.mark.parametrize("kind", ["number", "bit"])
+def test_a_state_has_the_digits_that_every_screen_shows(
+    kind: str, error: float | None, values: tuple[float, ...]
+) -> None:
+    stderr = {} if error is None else {"population": error / 2, "reporters": error}
+    for value in values:
+        found = result_of(TASKS[kind], single(9, value, stderr=stderr, intervals={"anytime": (value, value + 1)}))
+        shown, wording = states(kind, encode(found.to_document())), NumberFormat.of(found)
+        expected = [wording.number(value).replace(" ", ""), wording.number(value + 1).replace(" ", "")]
+        assert [shown["mean"], shown["anytime_upper"]] == expected
+
+
+def test_parts_have_the_digits_of_their_own_standard_errors() -> None:
+    parts = tuple(
+        PartEstimate(name=f"c{n}", n=9, mean=1 / 3, stderr={"reporters": 10.0**-n}, intervals=INTERVALS)
+        for n in range(5)
+    )
+    shown = states("vector", encode(result_of(TASKS["vector"], Estimate(9, parts=parts)).to_document()))
+    assert [shown[f"mean_{n}"] for n in range(5)] == ["0.3", "0.33", "0.333", "0.3333", "0.33333"]
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_no_precision_replaces_the_digits_of_the_state(kind: str) -> None:
+    document: Any = json.loads(encode(announcement(TASKS[kind], STATUS)))
+    assert not [one for one in document["components"].values() if "suggested_display_precision" in one]
 
 
 def test_a_device_names_the_version_and_links_to_its_page_where_there_is_one() -> None:
@@ -138,16 +153,16 @@ def states(kind: str, payload: bytes) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("kind", "key", "expected"),
     [
-        ("number", "mean", "0.3125"),
-        ("number", "anytime_lower", "0.125"),
-        ("number", "reporters_upper", "0.375"),
+        ("number", "mean", "0.31"),
+        ("number", "anytime_lower", "0.12"),
+        ("number", "reporters_upper", "0.38"),
         ("number", "enrolled_upper", "None"),
         ("number", "refused", "5"),
-        ("bit", "mean", "31.25"),
-        ("bit", "anytime_upper", "50.0"),
-        ("categories", "share_0", "31.25"),
+        ("bit", "mean", "31"),
+        ("bit", "anytime_upper", "50"),
+        ("categories", "share_0", "31.2"),
         ("categories", "share_19_lower", "12.5"),
-        ("vector", "mean_19", "0.3125"),
+        ("vector", "mean_19", "0.3"),
         ("vector", "mean_0_upper", "0.5"),
         ("vector", "reports", "9"),
     ],
@@ -168,6 +183,7 @@ NOTHING: dict[str, Callable[[str], bytes]] = {
     "nulls": lambda _: b'{"mean": null, "intervals": null, "categories": null, "coordinates": null, "refused": null}',
     "texts": lambda _: b'{"mean": "x", "n": "7", "intervals": "xy", "categories": "xy", "coordinates": {}}',
     "odd intervals": lambda _: b'{"intervals": {"anytime": "ab", "reporters": [1], "population": 3, "enrolled": {}}}',
+    "odd errors": lambda _: b'{"stderr": {"reporters": "x", "population": null}, "categories": [{"stderr": [1]}]}',
     "odd parts": lambda _: b'{"categories": [3, null, {}], "coordinates": [{"intervals": 3}, {"intervals": {}}]}',
 }
 

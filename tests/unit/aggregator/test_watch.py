@@ -149,7 +149,7 @@ def test_of_many_categories_the_largest_are_shown_with_bands_that_hold_for_all_o
     shown = seen(view, height=20)
     assert "way 39" in shown
     assert "way 2 " not in shown
-    assert f"{100 * (39 / 780 + 0.0312345678):.2f}" in shown
+    assert f"{100 * (39 / 780 + 0.0312345678):.1f}" in shown
     assert "simultaneous" in shown
     assert len(shown.splitlines()) <= 20
     assert "the largest" in shown

@@ -147,7 +147,7 @@ def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> 
         ),
     )
     (line,) = estimates_so_far(result)
-    assert (line.label, line.value, line.remark) == ("mean", "170.00 cm", "165.00 to 175.00 cm")
+    assert (line.label, line.value, line.remark) == ("mean", "170.0 cm", "165.0 to 175.0 cm")
     assert "at any time" in caption(result)
     assert "final intervals are narrower" in caption(result)
 
@@ -155,7 +155,7 @@ def test_the_band_seen_live_is_the_anytime_one_and_never_that_of_a_fixed_n() -> 
 def test_of_categories_the_most_frequent_are_seen_live_with_their_joint_bands() -> None:
     lines = estimates_so_far(CATEGORIES)
     assert [line.label for line in lines] == ["l1", "l3", "l4", "l0", "l5"]
-    assert lines[0].remark == "32.00 to 48.00 %"
+    assert lines[0].remark == "32.0 to 48.0 %"
     assert caption(CATEGORIES).startswith("so far; the largest 5 of 7; simultaneous")
 
 
@@ -165,7 +165,7 @@ def test_what_is_seen_live_is_as_wide_as_the_terminal(monkeypatch: pytest.Monkey
     text = render(CATEGORIES).plain
     assert max(map(len, text.splitlines())) <= width
     assert "the largest 5 of 7; simultaneous 95 % intervals, at any time" in " ".join(text.split())
-    assert "32.00 to 48.00 %" in text
+    assert "32.0 to 48.0 %" in text
 
 
 def test_of_coordinates_the_first_that_were_drawn_are_seen_live() -> None:

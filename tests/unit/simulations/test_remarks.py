@@ -84,7 +84,7 @@ def test_an_estimate_that_nobody_can_have_is_said_to_be_deliberate() -> None:
 
 def test_of_two_estimates_each_is_named_by_what_it_is_for() -> None:
     text = words("simulate-sleep")
-    assert "estimate, reporters 4.57 h 2.37 h too low estimate, population 7.50 h 0.40 h too high" in text
+    assert "estimate, reporters 4.6 h 2.4 h too low estimate, population 7.5 h 0.4 h too high" in text
     assert "take that for the reporters to speak of those who answered" in text
     assert "if the choice of an epsilon is unrelated to the value" in text
 

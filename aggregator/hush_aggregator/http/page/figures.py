@@ -1,4 +1,4 @@
-"""The figures of one round as the templates show them: rounded for people, with the exact value for programs."""
+"""What the templates show of one round: figures, rounded for people and exact for programs, and charts."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,10 @@ from hush_aggregator.estimate.estimates import (
 )
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
-from hush_aggregator.http.page.charts import Axis, Chart
 from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
-from hush_aggregator.presentation import MONITOR, ReportProblem, interval_name, report_problems
+from hush_aggregator.presentation import MONITOR, NumberFormat, ReportProblem, interval_name, report_problems
 from hush_aggregator.result import Result
-from hush_common.formatting import exact, fixed, significant, whole
+from hush_common.formatting import exact, whole
 from hush_common.task import Task
 
 ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
@@ -33,75 +32,101 @@ FAILURES = {
 }
 """Why hush could not make a figure."""
 
-_DIGITS = 4
-_LARGEST_FIXED = 1e9
-_MOST_PLACES = 9
+_WIDTH, _HEIGHT = 1000.0, 300.0
+_THIN = 4.0  # the least width of a band: a narrower one could not be seen
+_ROOM = 0.08
+_DOTTED = 16  # a line of more points has a dot only at its end
 _TOP = 3
 _FEW = 3
 _TABLED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How the figures of one estimate are written.
+class Axis:
+    """A line of numbers, from `low` to `high`."""
 
-    Args:
-        unit: of the numbers, as the author of the task wrote it.
-        percent: whether they are shares, shown in per cent.
-        places: decimals; None for four significant digits.
-        is_difference: whether they are differences, which for shares are percentage points.
-    """
+    low: float
+    high: float
 
-    unit: str = ""
-    percent: bool = False
-    places: int | None = None
-    is_difference: bool = False
+    @staticmethod
+    def around(
+        intervals: Sequence[Interval], values: Sequence[float] = (), limits: Interval = (-math.inf, math.inf)
+    ) -> "Axis | None":
+        """Return the axis that shows all of these, with some room within limits; None if it would have no width."""
+        ends = [end for interval in intervals for end in interval] + list(values)
+        if not ends:
+            return None
+        low, high = min(ends), max(ends)
+        room = (high - low) * _ROOM
+        if not (0 < room < math.inf and math.isfinite(low - room) and math.isfinite(high + room)):
+            return None
+        return Axis(max(low - room, min(low, limits[0])), min(high + room, max(high, limits[1])))
 
-    @classmethod
-    def of(cls, task: Task) -> "Scale":
-        """Return the scale of a task's estimate, before its precision is known."""
-        return cls(task.unit, percent=task.domain.is_share)
+    def place(self, value: float, length: float = _WIDTH) -> float:
+        """Return where a number is on the axis; a number beyond an end is at that end."""
+        half = self.high / 2 - self.low / 2  # halves: a range may be as large as floats go
+        share = (value / 2 - self.low / 2) / half
+        return min(max(share, 0.0), 1.0) * length
 
-    def fitting(self, interval: Interval | None) -> "Scale":
-        """Return the scale with as many decimals as leave two digits of the half-width of an interval."""
-        if interval is None:
-            return self
-        half = (interval[1] - interval[0]) / 2 * (100 if self.percent else 1)
-        largest = max(map(abs, interval))
-        if not 0 < half < _LARGEST_FIXED or largest >= _LARGEST_FIXED:
-            return self
-        places = max(0, 1 - math.floor(math.log10(half)))
-        return self if places > _MOST_PLACES else replace(self, places=places)
-
-    @property
-    def differences(self) -> "Scale":
-        return replace(self, is_difference=True)
-
-    def text(self, value: float) -> str:
-        """Return the digits alone."""
-        scale = 100 if self.percent else 1
-        if self.places is None or abs(value) >= _LARGEST_FIXED:
-            return significant(value, _DIGITS, scale=scale)
-        return fixed(value, self.places, scale=scale)
-
-    def plain(self, value: float) -> str:
-        """Return the digits and the unit, for text without markup."""
-        return f"{self.text(value)} {'%' if self.percent else self.unit}".rstrip()
-
-    def between(self, ends: Interval) -> str:
-        """Return an interval for text without markup: 157.9 to 182.7 cm."""
-        return f"{self.text(ends[0])} to {self.plain(ends[1])}"
+    def span(self, interval: Interval) -> tuple[float, float]:
+        """Return the left end and the width of a band."""
+        left, right = self.place(interval[0]), self.place(interval[1])
+        width = max(right - left, _THIN)
+        return min(left, _WIDTH - width), width
 
 
 @dataclass(frozen=True, slots=True)
-class PartRow:
+class Chart:
+    """A line with a band around it.
+
+    Args:
+        title: for people who cannot see it.
+        description: the same.
+        band: the corners of the band.
+        line: the corners of the line.
+        up: the numbers of the vertical axis, from the top.
+        across: the words at the left and at the right end.
+    """
+
+    title: str
+    description: str
+    band: Sequence[tuple[float, float]]
+    line: Sequence[tuple[float, float]]
+    up: Sequence[str]
+    across: tuple[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        axis: Axis,
+        points: Sequence[tuple[float, float, Interval | None]],
+        words: tuple[str, str],
+        up: Sequence[str],
+        across: tuple[str, str],
+    ) -> "Chart":
+        """Draw points: the place from left to right, the value, and an interval if there is one."""
+
+        def at(x: float, value: float) -> tuple[float, float]:
+            return (x - points[0][0]) / (points[-1][0] - points[0][0]) * _WIDTH, _HEIGHT - axis.place(value, _HEIGHT)
+
+        banded = [(x, interval) for x, _, interval in points if interval is not None]
+        edge = [at(x, high) for x, (_, high) in banded] + [at(x, low) for x, (low, _) in reversed(banded)]
+        return cls(*words, edge, [at(x, value) for x, value, _ in points], up, across)
+
+    @property
+    def dots(self) -> Sequence[tuple[float, float]]:
+        return self.line if len(self.line) <= _DOTTED else self.line[-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class PartFigures:
     """A category, or a coordinate of a vector. `place` is where the document has it, `interval` is simultaneous."""
 
     name: str
     place: str
     figure: str
     value: float | None
-    scale: Scale
+    wording: NumberFormat
     axis: Axis
     individual: Intervals
     methods: Mapping[str, str]
@@ -125,13 +150,13 @@ class IntervalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RoundFigures:
     """All that the page shows of the estimate of a round."""
 
     view: TaskView
     result: Result
     problems: Sequence[ReportProblem] = field(init=False)
-    parts: Sequence[PartRow] = field(init=False)
+    parts: Sequence[PartFigures] = field(init=False)
 
     def __post_init__(self) -> None:
         result = self.result
@@ -139,7 +164,7 @@ class Figures:
         object.__setattr__(self, "parts", list(_rows(self.view.task, result)))
 
     @classmethod
-    def of(cls, view: TaskView) -> "Figures | None":
+    def of(cls, view: TaskView) -> "RoundFigures | None":
         return None if view.result is None else cls(view, view.result)
 
     @property
@@ -154,8 +179,9 @@ class Figures:
         return self.result.mean
 
     @property
-    def scale(self) -> Scale:
-        return Scale.of(self.view.task)
+    def wording(self) -> NumberFormat:
+        task = self.view.task
+        return NumberFormat.of_part(self.result.shared, is_share=task.domain.is_share, unit=task.unit)
 
     @property
     def target(self) -> str | None:
@@ -191,7 +217,7 @@ class Figures:
 
     @property
     def ends(self) -> list[str]:
-        return [exact(end, scale=100 if self.scale.percent else 1) for end in _limits(self.view.task)]
+        return [exact(end, scale=self.wording.factor) for end in _limits(self.view.task)]
 
     @property
     def bands(self) -> list[tuple[str, Interval]]:
@@ -200,14 +226,14 @@ class Figures:
 
     @property
     def title(self) -> str:
-        return f"{self.quantity}: {self.scale.plain(self.result.mean or 0.0)}"
+        return f"{self.quantity}: {self.wording.value(self.result.mean or 0.0)}"
 
     @property
     def description(self) -> str:
         said = []
         for target in self._drawn:
             ends = self.result.intervals[target]
-            said.append(f"{self._about(target)}: {self.scale.fitting(ends).between(ends)}")
+            said.append(f"{self._about(target)}: {self.wording.interval(*ends)}")
         return "; ".join(said) or "No interval."
 
     @property
@@ -233,11 +259,6 @@ class Figures:
         ]
 
     @property
-    def intervals_scale(self) -> Scale:
-        last = primary(self.result.intervals, self.result.estimate.methods, final=True)
-        return self.scale.fitting(self.result.intervals.get(last or ""))
-
-    @property
     def intervals_axis(self) -> Axis | None:
         return Axis.around(list(self.result.intervals.values()), [] if self.mean is None else [self.mean])
 
@@ -246,7 +267,7 @@ class Figures:
         return exact(self.result.confidence, scale=100)
 
     @property
-    def top(self) -> list[PartRow]:
+    def top(self) -> list[PartFigures]:
         """The rows on a card: the most frequent categories, on an axis of their own, or the first coordinates."""
         if not self.view.task.domain.is_share:
             return list(self.parts[:_TOP])
@@ -309,19 +330,20 @@ class Course:
         """Return the course; None if fewer than three estimates are known."""
         points = view.history
         axis = Axis.around([point.band for point in points], [point.value for point in points], _limits(view.task))
-        if len(points) < _FEW or axis is None:
+        if len(points) < _FEW or axis is None or view.result is None:
             return None
         first, last = points[0], points[-1]
-        scale = Scale.of(view.task).fitting(last.band)
-        said = f"After {whole(first.n)} reports {scale.between(first.band)}"
+        wording = NumberFormat.of(view.result)
+        said = f"After {whole(first.n)} reports {wording.interval(*first.band)}"
         chart = Chart.of(
             axis,
             [(math.log(point.n), point.value, point.band) for point in points],
-            ("The interval as reports arrived", f"{said}; after {whole(last.n)} {scale.between(last.band)}."),
-            _marks(axis, scale),
+            ("The interval as reports arrived", f"{said}; after {whole(last.n)} {wording.interval(*last.band)}."),
+            _marks(axis, wording),
             (f"{whole(first.n)} reports", f"{whole(last.n)} reports"),
         )
-        return cls(chart, [(whole(one.n), scale.plain(one.value), scale.between(one.band)) for one in _spread(points)])
+        rows = [(whole(one.n), wording.value(one.value), wording.interval(*one.band)) for one in _spread(points)]
+        return cls(chart, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +353,7 @@ class RoundRow:
     result: Result
     target: str | None
     interval: Interval | None
-    scale: Scale
+    wording: NumberFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +370,7 @@ class Rounds:
         for one in view.rounds:
             target = primary(one.intervals, one.estimate.methods, final=one.final)
             interval = one.intervals.get(target or "")
-            rows.append(RoundRow(one, target, interval, Scale.of(view.task).fitting(interval)))
+            rows.append(RoundRow(one, target, interval, NumberFormat.of(one)))
         of = f"of {whole(view.task.rounds)} rounds"
         is_cut = view.latest >= len(rows)
         caption = f"The last {len(rows)} {of}." if is_cut else f"{len(rows)} {of} so far."
@@ -367,7 +389,7 @@ def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
         axis,
         [(row.result.round, mean, row.interval) for row, mean in known],
         ("The rounds one after the other", said),
-        _marks(axis, known[-1][0].scale),
+        _marks(axis, known[-1][0].wording),
         (f"round {first}", f"round {last}"),
     )
 
@@ -412,7 +434,7 @@ def _limits(task: Task) -> Interval:
     return task.domain.parts[0].axis
 
 
-def _rows(task: Task, result: Result) -> Iterator[PartRow]:
+def _rows(task: Task, result: Result) -> Iterator[PartFigures]:
     """The categories or coordinates; none of a number or a bit."""
     domain, shared = task.domain, None
     if not domain.parts_field:
@@ -423,12 +445,12 @@ def _rows(task: Task, result: Result) -> Iterator[PartRow]:
         shared = Axis(0.0, min(1.0, max(0.01, *reached)) if reached else 1.0)
     for number, (one, of) in enumerate(zip(result.parts, domain.parts, strict=False)):
         target = primary(one.joint_intervals, one.methods, final=result.final)
-        yield PartRow(
+        yield PartFigures(
             name=one.name,
             place=f"{domain.parts_field}.{number}",
             figure=f"{domain.parts_field}.{number}.{'frequency' if domain.is_share else 'mean'}",
             value=one.mean,
-            scale=Scale(one.unit, percent=domain.is_share),
+            wording=NumberFormat.of_part(one, is_share=domain.is_share),
             axis=shared or Axis(*of.axis),
             individual=one.intervals,
             methods=one.methods,
@@ -438,10 +460,11 @@ def _rows(task: Task, result: Result) -> Iterator[PartRow]:
         )
 
 
-def _marks(axis: Axis, scale: Scale) -> list[str]:
-    """Return the numbers of a vertical axis, from the top."""
-    fitted = scale.fitting((axis.low, axis.high))
-    return [fitted.plain(value) for value in (axis.high, axis.low / 2 + axis.high / 2, axis.low)]
+def _marks(axis: Axis, wording: NumberFormat) -> list[str]:
+    """Return the numbers of a vertical axis, from the top, with two digits of half its length."""
+    half = axis.high / 2 - axis.low / 2
+    marks = replace(wording, decimals=NumberFormat.measured("", half * wording.factor, 2).decimals)
+    return [marks.value(value) for value in (axis.high, axis.low / 2 + axis.high / 2, axis.low)]
 
 
 def _spread(points: Sequence[Point]) -> list[Point]:

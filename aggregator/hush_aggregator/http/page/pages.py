@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hush_aggregator.explain import certainty, largest_loss
-from hush_aggregator.http.page.figures import FAILURES, Course, Figures, Rounds, band_of
+from hush_aggregator.http.page.figures import FAILURES, Course, RoundFigures, Rounds, band_of
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.view import TaskView, TaskViews
 from hush_common.epsilon import decimal_text
@@ -139,7 +139,7 @@ def render_index(
         pages: how many there are.
         dropped: messages that the broker has dropped since it started.
     """
-    cards = [(view, Figures.of(view), largest_loss(view.task)) for view in views]
+    cards = [(view, RoundFigures.of(view), largest_loss(view.task)) for view in views]
     context = {"cards": cards, "total": total, "page": page, "pages": pages, "dropped": dropped}
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="")
 
@@ -148,7 +148,7 @@ def render_task(view: TaskView, here: str, now: datetime) -> str:
     """Render the page of one task."""
     return ENVIRONMENT.get_template("task.html").render(
         view=view,
-        figures=Figures.of(view),
+        figures=RoundFigures.of(view),
         course=Course.of(view),
         rounds=Rounds.of(view),
         label=PrivacyLabel.of(view),
