@@ -14,10 +14,9 @@ from multiprocessing.synchronize import Event
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
 from hush_simulations.sweeps.directory import FinishedCell, SweepDirectory, versions_here
-from hush_simulations.sweeps.evaluation import evaluate_cell
+from hush_simulations.sweeps.evaluation import evaluate_cell, experiment_of
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep import CellWork, Sweep
-from hush_simulations.sweeps.trials import experiment_of
 
 Progress = Callable[[int, int], object]
 """Called with the number of finished cells, and of all."""

@@ -5,7 +5,7 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.network import Trouble
+from hush_simulations.engines.live import Trouble
 from hush_simulations.scenarios.behaviour import Faults
 
 

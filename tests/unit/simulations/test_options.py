@@ -21,7 +21,7 @@ from hush_simulations.commands.options import (
 from hush_simulations.commands.simulate import Request
 from hush_simulations.display.files import prepare
 from hush_simulations.engines.experiment import Experiment
-from hush_simulations.engines.network import open_network
+from hush_simulations.engines.live import open_network
 from hush_simulations.scenarios.population import Observed
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario
 

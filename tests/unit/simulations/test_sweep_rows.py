@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_simulations.sweeps.evaluation import evaluate_cell
+from hush_simulations.sweeps.evaluation import evaluate_cell, experiment_of, trials_of
 from hush_simulations.sweeps.result import LAST, TOGETHER, SweepRow
 from hush_simulations.sweeps.sweep import CellWork, Sweep, bases_of, read_grid
-from hush_simulations.sweeps.trials import experiment_of, trials_of
 
 ERROR = 6  # standard deviations: a false alarm in 10^9
 
@@ -131,7 +130,7 @@ def test_rounds_are_judged_one_by_one_and_together() -> None:
 def test_chunks_of_trials_have_seeds_of_their_own_and_one_trial_more_changes_none_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hush_simulations.sweeps.trials._AT_ONCE", 20)
+    monkeypatch.setattr("hush_simulations.sweeps.evaluation._AT_ONCE", 20)
     (work,) = works("survey", 25, population__clients=[50])
     tallies = [trial.tallies for trial in trials_of(work, experiment_of(work))]
     assert len(tallies) == 25

@@ -6,8 +6,7 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.live import VirtualClock
-from hush_simulations.engines.network import SingleTaskBus
+from hush_simulations.engines.live import SingleTaskBus, VirtualClock
 
 
 async def test_a_watched_bus_sees_one_task_and_no_other() -> None:

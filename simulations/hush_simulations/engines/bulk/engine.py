@@ -190,17 +190,23 @@ def drawing_of(experiment: Experiment) -> Drawing:
     """Return whether tallies or devices are drawn; errors as of `simulate`."""
     task = experiment.task
     laws = [law_of(part) for part in parts_of_offers(task.randomizer)]
-    people, panel = experiment.scenario.population, experiment.scenario.panel
-    if task.repeat == "sticky" and panel:
+    if task.repeat == "sticky" and experiment.scenario.panel:
         raise OptionError("engine", "sticky answers of devices that drift or drop out are for mqtt or memory")
-    grouped = isinstance(people, Grouped) and bool(task.domain.value_names)
-    again = grouped or (isinstance(people, Independent) and (task.rounds > 1 or bool(panel.nonresponse)))
-    if experiment.drawing == "tally" and again:
+    has_law = tallies_have_law(experiment)
+    if experiment.drawing == "tally" and not has_law:
         raise OptionError("draw", "vectors in several rounds, or of groups, have no law of their tallies; draw devices")
     if experiment.drawing != "auto":
         return experiment.drawing
     few = experiment.clients * task.rounds <= MOST_DEVICES_DRAWN
-    return "devices" if again or (few and not all(law.is_complete for law in laws)) else "tally"
+    return "tally" if has_law and (not few or all(law.is_complete for law in laws)) else "devices"
+
+
+def tallies_have_law(experiment: Experiment) -> bool:
+    """Return whether tallies can be drawn: not of vectors in groups, several rounds or with nonresponse."""
+    people = experiment.scenario.population
+    if isinstance(people, Independent):
+        return experiment.task.rounds == 1 and not experiment.scenario.panel.nonresponse
+    return not (isinstance(people, Grouped) and experiment.task.domain.value_names)
 
 
 def shares_of(experiment: Experiment, *, honest: bool) -> tuple[float, ...]:
