@@ -98,7 +98,7 @@ def rules() -> Iterator[str]:
     starts = [first_of("student-t", "8", confidence) for confidence in (0.95, 0.99)]
     yield (
         f"at ε = {given(8)} from n = {computed(starts[0])} on at {given(95)} %, from {computed(starts[1])} on at {given(99)} %. "
-        f"Besides n ≥ {computed(factor, '.0f')}ε² leaves at most 1/{computed(floor(2 * factor * skewness), '.0f')} of γ² in the mean."
+        f"The condition n ≥ {computed(factor, '.0f')}ε² leaves at most 1/{computed(floor(2 * factor * skewness), '.0f')} of γ² in the mean."
     )
 
 
@@ -156,7 +156,7 @@ def lacking(epsilon: float, n: int, confidence: float, share: float) -> float:
 @on_section("3")
 def population() -> Iterator[str]:
     worst = max(lacking(e, max(1, ceil(e * e / 4)) + more, 0.9, 0.5) for e in (1, 2, 4, 5, 6, 8) for more in (0, 1))
-    yield f"that covers as often as it says, to within {computed(ceil(10_000 * worst) / 10_000, '.4f')} (exact sums, confidence {given(0.9)} to {given(0.999)}, ε ≤ {given(50)}, all shares of people at two bounds)"
+    yield f"it covers as often as stated, to within {computed(ceil(10_000 * worst) / 10_000, '.4f')} (exact sums, confidence {given(0.9)} to {given(0.999)}, ε ≤ {given(50)}, all shares of people at two bounds)"
     one = 0.5 - lacking(8, 1, 0.5, 0.5)
     yield f"at ε = {given(8)} a single report covers {percent(one, 1)} at confidence {given(0.5)}."
     n, task = 5, numbers("8")

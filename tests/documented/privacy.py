@@ -47,7 +47,7 @@ def notation() -> Iterator[str]:
 def liars() -> Iterator[str]:
     shares = worst_case_bias(100, 1.0)
     one, five = (name.removesuffix("%") for name in list(shares)[1:])
-    yield f"by how much one false report, or {computed(one)} % or {computed(five)} % of the reports, can move the mean"
+    yield f"how far one false report, or {computed(one)} % or {computed(five)} % of the reports, can move the mean"
     window = Laplace(Fraction(1), GRID_STEPS).window / GRID_STEPS
     yield f"and R + {computed(window, '.0f')}b for Laplace, whose window is wide."
     fourth, second = float(stats.laplace.moment(4)), float(stats.laplace.var())

@@ -60,7 +60,7 @@ def choice() -> Iterator[str]:
     )
     first, last = computed(float(min(grid())), "g"), computed(float(max(grid())), "g")
     yield f"From ε = {first} to {last} the {computed(len(grid()))} grid points lie so close that max V is never more than {computed(ceil(100 * furthest))} % above"
-    yield f"below {first} one bit is as near. Above {last} it is the least of what hush offers: the last table to ε = {computed(ends(), '.2f')}, then `multilevel`."
+    yield f"below {first} one bit is as near. Above {last} it is the least that hush offers: the last table to ε = {computed(ends(), '.2f')}, then `multilevel`."
 
 
 def ends() -> float:
