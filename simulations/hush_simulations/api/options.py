@@ -153,7 +153,7 @@ class SimulationOptions:
             raise OptionError(name, "is for engine='bulk'; add that, or leave it out")
 
     def _check_noise(self, scenario: Scenario, broker: str) -> None:
-        """Noise that a guess of the seed removes must not take somebody's data to other machines."""
+        """Refuse to send a person's data to another machine with noise that anyone who guesses the seed can subtract."""
         if self.deterministic_noise and scenario.has_own_data and not is_local(broker):
             raise OptionError(
                 "deterministic_noise",
@@ -176,7 +176,7 @@ class SimulationOptions:
         if self.data is None:
             for name in ("column", "domain", "missing", "csv"):
                 if getattr(self, name) is not None:
-                    raise OptionError(name, "describes data of your own; pass it as data=...")
+                    raise OptionError(name, "describes your data; pass the data as data=...")
             return self._named()
         if self.domain is None:
             if self.scenario == _DEFAULT:
@@ -187,7 +187,7 @@ class SimulationOptions:
             population = self._observed(scenario.task().domain)
             return replace(scenario, population=population, clients=len(population.values))
         if self.scenario != _DEFAULT:
-            raise OptionError("domain", "the scenario has one of its own; leave out the domain, or the scenario")
+            raise OptionError("domain", "the scenario has its own domain; leave out the domain, or the scenario")
         document = self.domain.document() if isinstance(self.domain, Readable) else self.domain
         if not isinstance(document, Mapping):
             raise OptionError(

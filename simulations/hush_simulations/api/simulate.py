@@ -34,7 +34,7 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
             question of their own, without one the people of another `scenario`.
         column: which column of a data frame or a file; a vector takes those that are named as its coordinates.
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
-        missing: what becomes of rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
+        missing: what happens to rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
             devices without a value; the result counts them. Without it they are refused.
         csv: of a CSV file what is not certain: "delimiter", "encoding", "header", "decimal"; and for a yes/no question
             the text that means "yes".
@@ -61,7 +61,7 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
 
     Raises:
         OptionError: an argument that cannot be used; it is named, with the remedy.
-        TaskError: the question is no legal task.
+        TaskError: the question is not a legal task.
         BrokerError: no broker, a login refused, or a connection that stays lost.
     """
     return run_blocking(_simulate(options))
@@ -75,7 +75,7 @@ async def simulate_async(options: SimulationOptions) -> Run:
 
 async def _simulate(options: SimulationOptions) -> Run:
     experiment = options.experiment()
-    for name in ("hush", "hush_client"):  # an outage that lasts is an error, and told once
+    for name in ("hush", "hush_client"):  # an outage that lasts is an error, reported once
         logging.getLogger(name).addHandler(logging.NullHandler())
     _warn(experiment)
     total, raised = experiment.clients * experiment.task.rounds, list[Exception]()

@@ -96,7 +96,7 @@ def sweep(options: SweepOptions) -> SweepResult:  # noqa: D417 - its arguments a
 
     Raises:
         OptionError: an argument that cannot be used, or a directory of another sweep; it is named, with the remedy.
-        TaskError: the scenario is no legal one.
+        TaskError: the scenario is not legal.
         HushError: a worker ended before its cell was made; what was made is kept.
     """
     return run_sweep(

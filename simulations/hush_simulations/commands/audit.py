@@ -117,7 +117,7 @@ def _by_name(names: Sequence[str], epsilon: Fraction, sizes: tuple[int, int], rn
 
 
 def _value(text: str) -> object:
-    """A JSON value, a list as a tuple; what is no JSON is text."""
+    """Return a JSON value, a list as a tuple; other text as it is."""
     try:
         value = json.loads(text)
     except ValueError:

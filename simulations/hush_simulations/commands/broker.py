@@ -1,4 +1,4 @@
-"""`hush broker run`: the embedded broker on a port of its own, until Ctrl-C."""
+"""`hush broker run`: the embedded broker, until Ctrl-C."""
 
 import asyncio
 

@@ -121,10 +121,10 @@ def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
     """A scenario of yes and no, put to the people of the file."""
     scenario = find_scenario(name)
     if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
-        raise OptionError("SCENARIO", f"{name} has people of its own; leave it out to use --csv")
+        raise OptionError("SCENARIO", f"{name} has its own people; leave it out to use --csv")
     for option in ("labels", "lower", "upper", "unit"):
         if getattr(own, option) is not None:
-            raise OptionError(f"--{option}", f"is for no yes/no question, as {name} is; leave one of them out")
+            raise OptionError(f"--{option}", f"does not fit {name}, which is a yes/no question; leave one of them out")
     rules, reveal = own.rules, sys.stderr.isatty()
     if own.yes is None:
         data = read_column(file, own.column, bits=True, rules=rules, reveal=reveal)

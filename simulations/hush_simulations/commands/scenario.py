@@ -52,13 +52,13 @@ def new(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
     like: Annotated[str, typer.Option(metavar="NAME", help="Which scenario to begin with.")] = "heights",
 ) -> None:
-    """Make a scenario of one's own from one that comes with hush."""
+    """Copy a scenario that comes with hush, to change it."""
     _check_shipped(like)
     try:
         with file.open("x", encoding="utf-8") as out:
             out.write(text_of(like))
     except FileExistsError:
-        raise OptionError("FILE", f"{file} is there already; name a new one") from None
+        raise OptionError("FILE", f"{file} exists; name a new file") from None
     except OSError as error:
         raise OptionError("FILE", f"{file} cannot be written ({error.strerror}); name another") from error
     print(printable(f"{file}: change it, then run hush simulate {file}"))

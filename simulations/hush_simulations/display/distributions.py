@@ -2,7 +2,7 @@
 
 A run in bulk stores no value and no report. Its reports come from the tally, if that counts each kind; values, and
 reports with unlimited noise, from a sample that is drawn again with a separate seed, so that no result depends on
-whether somebody draws a picture. The sample takes numbers evenly from the cells of the population: a picture is as
+whether a picture is drawn. The sample takes numbers evenly from the cells of the population: a picture is as
 smooth as the law.
 """
 

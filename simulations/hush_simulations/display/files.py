@@ -1,6 +1,6 @@
 """The files that a simulation writes: `result.json`, `reports.csv`, `result.png` and `result.svg`.
 
-`reports.csv` holds what an aggregator sees, and never the true value beside a report: such a table would undo the
+`reports.csv` holds what an aggregator sees, and never the true value next to a report: such a table would undo the
 privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the
 order of their random ids, so that their position says nothing about a row of the input either. For the same reason
 neither the ledgers of the devices nor the aggregator's store are kept. Where the noise is from a seed, the reports are

@@ -420,7 +420,7 @@ def picture_of(run: Run) -> Picture:
     shows = f"{_about(run)}. Above what the devices keep to themselves, then what the aggregator receives, and"
     return Picture(
         _finding(run, wording).replace("\n", " "),
-        f"{shows} the estimate with its intervals beside the truth.",
+        f"{shows} the estimate with its intervals next to the truth.",
         lambda palette: figure_of(run, palette),
     )
 

@@ -235,12 +235,12 @@ def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
     return {
         "sweep-error": Picture(
             "Error of the estimate",
-            f"Root mean square error against {axis}, measured with intervals, beside theory: {about}.",
+            f"Root mean square error against {axis}, measured with intervals, next to theory: {about}.",
             lambda palette: error_figure(result, palette),
         ),
         "sweep-coverage": Picture(
             "Coverage of the intervals",
-            f"How often the intervals hold the truth, against {axis}, beside what they promise: {about}.",
+            f"How often the intervals hold the truth, against {axis}, next to the promised share: {about}.",
             lambda palette: coverage_figure(result, palette),
         ),
         "sweep-bias": Picture(

@@ -219,9 +219,9 @@ class Run:
 
     Args:
         experiment: what was to be simulated.
-        task: as it was published: on a broker of others under an id of its own.
+        task: as published; on an external broker its id is unique.
         rounds: one at least, in their order.
-        stopped: whether somebody stopped it before all devices had been asked.
+        stopped: whether it was stopped before all devices were asked.
         drawing: in bulk, what was drawn; else None.
     """
 

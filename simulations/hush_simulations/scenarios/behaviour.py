@@ -79,10 +79,10 @@ class Nonresponse:
             raise OptionError("nonresponse.values", "are for categories and bits; write above or below, or group")
         for value in self.values:
             if None in domain.read(value, strict=False).parts:
-                raise OptionError("nonresponse.values", f"{str(value)[:40]!r} is no value of this task's domain")
+                raise OptionError("nonresponse.values", f"{str(value)[:40]!r} is not a value of this task's domain")
         if self.group is not None and self.group not in names:
             there = f"there are {', '.join(names)}" if names else 'which kind = "groups" has'
-            raise OptionError("nonresponse.group", f"{self.group[:40]!r} is no group of the population; {there}")
+            raise OptionError("nonresponse.group", f"{self.group[:40]!r} is not a group of the population; {there}")
 
     def of(self, domain: Domain, numbers: Floats, groups: NDArray[np.int64] | None, names: Sequence[str]) -> Floats:
         """Return the probability that each person refuses for this reason; numbers as by `as_numbers`."""
@@ -250,7 +250,7 @@ class Liars:
         if not 1 <= self.reports <= _MOST_REPORTS:
             raise OptionError("liars.reports", f"{self.reports} is outside 1 to {_MOST_REPORTS}")
         if (self.lie == "value") != (self.value is not None):
-            raise OptionError("liars.value", 'is what is told where lie = "value"; write it there, and nowhere else')
+            raise OptionError("liars.value", 'is for lie = "value" only, and required there; add or remove it')
 
     def among(self, clients: int) -> int:
         """Return how many of `clients` devices lie."""
@@ -268,5 +268,5 @@ def truthful_count(clients: int, liars: tuple[Liars, ...]) -> int:
 def told_by(domain: Domain, value: Value) -> Observed:
     """Return any number of people who all have one value."""
     if None in domain.read(value, strict=False).parts:
-        raise OptionError("liars.value", f"{str(value)[:40]!r} is no value of this task's domain; write one")
+        raise OptionError("liars.value", f"{str(value)[:40]!r} is not a value of this task's domain; write one")
     return Observed((value,), resampled=True)

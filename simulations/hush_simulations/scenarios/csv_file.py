@@ -1,4 +1,4 @@
-"""Columns of somebody's CSV file: its encoding, delimiter, header and columns; every row becomes one client.
+"""Columns of a person's CSV file: its encoding, delimiter, header and columns; every row becomes one client.
 
 What is certain is detected: the encoding by a byte order mark or as UTF-8 or ASCII, a delimiter or a header if one
 reading fits. Else hush asks. No message lists names of columns: in a table without a header they are cells of a client.
@@ -221,7 +221,7 @@ def _finite(plain: str) -> float:
 
 
 def _fault(text: str) -> Fault:
-    """Why a text that is not missing is no number."""
+    """Return why a text that is not missing is not a number."""
     if _PLAIN.fullmatch(text):
         return Fault.DECIMAL_POINT
     for pattern, fault in (
@@ -367,7 +367,7 @@ def choose_column(
     return column
 
 
-_NO_DELIMITER = "\x1f"  # none of those that people use: every line is one cell
+_NO_DELIMITER = "\x1f"  # in no file: every line is one cell
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NAMES = {sign: name for name, sign in DELIMITERS.items()}
 _WRITE = f"write --delimiter {', '.join(DELIMITERS)} or another"
@@ -444,7 +444,7 @@ def _columns(
 
 def _place_of(path: Path, number: str, width: int) -> int:
     if not _is_number(number, width):
-        message = f"{number[:40]!r} is no column of {path}, which has {width} and no header"
+        message = f"{number[:40]!r} is not a column of {path}, which has {width} and no header"
         raise OptionError("--column", f"{message}; write the number of one, from 1, or leave out --header no")
     return int(number) - 1
 

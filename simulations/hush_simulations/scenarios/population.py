@@ -1,4 +1,4 @@
-"""Populations: where the true values of a simulation come from. Only the score ever sees these values."""
+"""Populations: the distributions of the true values of a simulation. Only the score reads these values."""
 
 import math
 from abc import ABC, abstractmethod
@@ -104,10 +104,10 @@ Treatment = Literal["drop", "replace"]
 
 
 MOST_DEVICES = 1_000_000
-"""Devices of one simulation that are there, and rows of somebody's data, at most."""
+"""Most devices of a simulation that exist in memory, and most rows of a data file."""
 
 MOST_CLIENTS = 1_000_000_000
-"""Devices of one simulation in bulk, at most."""
+"""Most devices of a simulation in bulk."""
 
 
 def is_complete(value: Value) -> bool:
@@ -279,7 +279,7 @@ class Observed:
         return drawn
 
     def to_document(self) -> dict[str, object]:
-        """What became of the rows, as a result tells it."""
+        """Return the counts of the rows, as in a result."""
         treated = {} if self.treatment is None else {"treatment": self.treatment}
         return {"rows": self.rows, "missing": self.missing, **treated, "resampled": self.resampled}
 

@@ -52,7 +52,7 @@ def _read(path: Path, file: object) -> object:
     try:
         return reader.read_table(file)
     except (ValueError, OSError):  # pyarrow.ArrowInvalid is a ValueError; its message may show bytes of the file
-        raise OptionError("data", f"{path} is no Parquet file; {_REMEDY}") from None
+        raise OptionError("data", f"{path} is not a Parquet file; {_REMEDY}") from None
 
 
 CSV_FIELDS = ("delimiter", "encoding", "header", "decimal", "yes")
@@ -94,7 +94,7 @@ def observed_by_program(
     """Return the values of a file, as `hush.simulate` takes them; errors name its arguments."""
     for name in csv:
         if name not in CSV_FIELDS:
-            raise OptionError("csv", f"{str(name)[:40]!r} is none of its fields; write {', '.join(CSV_FIELDS)}")
+            raise OptionError("csv", f"{str(name)[:40]!r} is not one of its fields; write {', '.join(CSV_FIELDS)}")
     try:
         given = {name: text for name, text in csv.items() if name != "yes"}
         rules = CsvRules(**given, missing=missing)
@@ -213,7 +213,7 @@ def _of_frame(data: object, domain: Domain, column: str | None) -> tuple[list[ob
             "data", f"is of type {kind}; pass a list, a numpy array, a series or a data frame (a lazy one collected)"
         ) from None
     except NarwhalsError:
-        raise OptionError("data", "has a column name that stands twice; rename one") from None
+        raise OptionError("data", "has two columns of one name; rename one") from None
     if isinstance(table, nw.Series):
         if column is not None:
             raise OptionError("column", "chooses a column of a data frame, and data is a series; leave it out")
@@ -300,7 +300,7 @@ def _label(domain: CategoryDomain) -> Callable[[object], str]:
         if value in known:
             return str(value)
         if domain.other is None:
-            raise ValueError("none of the labels, which must be spelled exactly; correct it, or add the label")
+            raise ValueError("not one of the labels, which must be spelled exactly; correct it, or add the label")
         return domain.other
 
     return read

@@ -33,7 +33,7 @@ class Scenario:
         liars: devices that do not tell the truth, by kind.
         about: what it teaches, for a person.
         panel: how the people behave from round to round.
-        gateways: how many gateways share the devices, unless an option says otherwise; None for as many as work best.
+        gateways: how many gateways share the devices, unless an option says otherwise; None to choose automatically.
     """
 
     document: Mapping[str, object]
@@ -54,7 +54,7 @@ class Scenario:
 
     @property
     def has_own_data(self) -> bool:
-        """Whether some values are somebody's own data, and not drawn from a distribution."""
+        """Whether some values are a person's data, not drawn from a distribution."""
         people = self.population
         parts = [group.people for group in people.groups] if isinstance(people, Grouped) else [people]
         return any(isinstance(part, Observed) for part in parts)
@@ -147,7 +147,7 @@ def draw_people(
 
 
 def _choices(count: int, offers: int, shares: tuple[float, ...], seed: int | None) -> tuple[int, ...]:
-    """Which epsilon each device takes, from a stream of its own: no device looks at its value."""
+    """Draw the epsilon of each device from a separate stream: the choice does not depend on the value."""
     weights = np.array(shares or (1.0,) * offers)
     rng = np.random.default_rng([0 if seed is None else seed, _CHOICES])
     return tuple(rng.choice(offers, size=count, p=weights / weights.sum()).tolist())

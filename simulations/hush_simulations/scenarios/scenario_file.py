@@ -145,7 +145,7 @@ KINDS = ("mixture", "lognormal", "zipf", "bernoulli", "frequencies", "independen
 """Of populations."""
 
 TAGS = frozenset((*KINDS, BY_NAME, AS_NUMBER, _AS_PARTS))
-"""What stands in the place of an error, and in no file."""
+"""Parts of the location of a validation error that are not in the file."""
 
 _FITTING: dict[type[Domain], tuple[str, ...]] = {
     NumberDomain: ("mixture", "lognormal", "zipf"),
@@ -436,7 +436,7 @@ def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
         return SCENARIOS[name]
     if name.lower().endswith(_DATA):
         own = "--csv FILE" if option.isupper() else "data=PATH"
-        raise OptionError(option, f"{name[-60:]!r} has values, and is no scenario; write {own} for values of your own")
+        raise OptionError(option, f"{name[-60:]!r} is a data file, not a scenario; write {own} to simulate your data")
     if name.endswith(_SUFFIX) or "/" in name:
         return read_scenario(Path(name))
     near = difflib.get_close_matches(name, SCENARIOS, n=1)

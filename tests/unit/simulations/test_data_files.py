@@ -57,7 +57,7 @@ def test_what_is_asked_is_asked_in_the_words_of_python(people: Path, tmp_path: P
     assert complaint(tmp_path / "bare.csv").endswith('write csv={"header": "yes"} or csv={"header": "no"}')
     (tmp_path / "gap.csv").write_text("h,w\n,1\n2,1\n", encoding="utf-8")
     assert 'write missing="drop" to leave rows' in complaint(tmp_path / "gap.csv", column="h")
-    assert complaint(people, column="age", sep=";").startswith("csv: 'sep' is none of its fields; write delimiter,")
+    assert complaint(people, column="age", sep=";").startswith("csv: 'sep' is not one of its fields; write delimiter,")
     assert complaint(people, column="age", decimal=";").startswith('csv["decimal"]: ')
     assert complaint(people, MOVE, "x").startswith("column: a vector takes")
     assert complaint(people, column="age", yes="bus").startswith('csv["yes"]: is for a yes/no question')
@@ -79,5 +79,5 @@ def test_a_simulation_counts_the_rows_of_a_file(tmp_path: Path) -> None:
     run = hush.simulate(data=path, column="age", domain=domain, missing="drop", clients=40, engine="memory", seed=1)
     assert run.to_document()["data"] == {"rows": 3, "missing": 1, "treatment": "drop", "resampled": True}
     assert run.result.n == 40
-    with pytest.raises(OptionError, match="csv: describes data of your own"):
+    with pytest.raises(OptionError, match="csv: describes your data"):
         hush.simulate(csv={"decimal": ","})

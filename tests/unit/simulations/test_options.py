@@ -178,7 +178,7 @@ def test_an_unknown_scenario_lists_those_that_exist() -> None:
 
 @pytest.mark.parametrize("name", ["people.csv", "data/People.CSV", "people.tsv"])
 def test_a_file_of_values_in_the_place_of_a_scenario_is_told_from_one(name: str) -> None:
-    with pytest.raises(OptionError, match="has values, and is no scenario; write --csv FILE for values of your own"):
+    with pytest.raises(OptionError, match="is a data file, not a scenario; write --csv FILE to simulate your data"):
         find_scenario(name)
     with pytest.raises(OptionError, match=r"scenario: .* write data=PATH for values"):
         find_scenario(name, "scenario")
@@ -329,5 +329,7 @@ def test_a_column_of_ones_own_suggests_its_question(tmp_path: Path) -> None:
     assert (experiment.values, experiment.task.title) == ((1, 0), "Share of q")
     assert experiment_of(Request(scenario="survey", csv=path, column="q", yes="no")).values == (0, 1)
     assert "is for categories, and --yes for a yes/no question" in complaint(csv=path, labels="a,b", yes="a")
-    assert "--labels: is for no yes/no question" in complaint(scenario="survey", csv=path, labels="a,b")
+    assert "--labels: does not fit survey, which is a yes/no question" in complaint(
+        scenario="survey", csv=path, labels="a,b"
+    )
     assert "--csv FILE" in complaint(decimal=",")

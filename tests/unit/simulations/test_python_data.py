@@ -177,7 +177,7 @@ def test_dates_in_a_column_of_numbers_are_no_numbers(data: object) -> None:
     [
         ([0, 7], BitDomain(), "row 1 (counted from 0) is a number other than 0 and 1"),
         ([0, "yes"], BitDomain(), "row 1 (counted from 0) is text, and yes or no"),
-        (["bus", "tram"], WAYS, "row 1 (counted from 0) is none of the labels"),
+        (["bus", "tram"], WAYS, "row 1 (counted from 0) is not one of the labels"),
         (["bus", 4], WAYS, "row 1 (counted from 0) is a number, and a label is asked for"),
         ([[0, 1], [0, 1, 1]], VECTOR, "row 1 (counted from 0) is of 3 numbers, and 2 are asked for"),
         ([[0, 1], 3], VECTOR, "row 1 (counted from 0) is a number, and 2 numbers are asked for"),
@@ -185,7 +185,7 @@ def test_dates_in_a_column_of_numbers_are_no_numbers(data: object) -> None:
         (np.zeros(3), VECTOR, "is an array of shape (3,); pass one with a row for each client"),
         ([], NUMBER, "has no values"),
         (pandas.DataFrame(), NUMBER, "without columns"),
-        (pandas.DataFrame([[1, 2]], columns=["a", "a"]), NUMBER, "a column name that stands twice"),
+        (pandas.DataFrame([[1, 2]], columns=["a", "a"]), NUMBER, "two columns of one name"),
         ({"age": [1]}, NUMBER, "is a mapping; pass a list"),
         ({1, 2}, NUMBER, "is of type set; pass a list"),
         ("172", NUMBER, "names no .csv or .parquet file; pass the path"),
@@ -238,7 +238,7 @@ def test_a_parquet_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert observed(str(path), WAYS, "way").values == ("bus", "car")
     assert "cannot be read (No such file" in complaint(tmp_path / "none.parquet")
     (tmp_path / "text.parquet").write_text("age\n170\n", encoding="utf-8")
-    assert "is no Parquet file; pass the path" in complaint(tmp_path / "text.parquet")
+    assert "is not a Parquet file; pass the path" in complaint(tmp_path / "text.parquet")
     assert "names no .csv or .parquet file" in complaint(str(tmp_path / "people.ods"))
 
 
