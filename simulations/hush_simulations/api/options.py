@@ -153,7 +153,7 @@ class SimulationOptions:
             raise OptionError(name, "is for engine='bulk'; add that, or leave it out")
 
     def _check_noise(self, scenario: Scenario, broker: str) -> None:
-        """Refuse to send a person's data to another machine with noise that anyone who guesses the seed can subtract."""
+        """Refuse to send a person's data to another machine with noise that follows from a seed."""
         if self.deterministic_noise and scenario.has_own_data and not is_local(broker):
             raise OptionError(
                 "deterministic_noise",

@@ -135,8 +135,8 @@ ZIPF, SKEWED = '[population]\nkind = "zipf"\nexponent = ', '[population]\nkind =
         ("[[nonresponse]]\n" + HALF + "above = nan\n" + NUMBER + NORMAL, "nonresponse.above: or below is not finite"),
         ("[[nonresponse]]\n" + HALF + "values = [1]\n" + NUMBER + NORMAL, "nonresponse.values: are for categories"),
         ("[[nonresponse]]\n" + HALF + "above = 1.0\n" + BIT + YES, "nonresponse.above: and below are for numbers"),
-        ("[[nonresponse]]\n" + HALF + "values = [2]\n" + BIT + YES, "nonresponse.values: '2' is not a value of this task"),
-        ("[[nonresponse]]\n" + HALF + "group = 'x'\n" + BIT + YES, "nonresponse.group: 'x' is no group of the pop"),
+        ("[[nonresponse]]\n" + HALF + "values = [2]\n" + BIT + YES, "nonresponse.values: '2' is not a value of this"),
+        ("[[nonresponse]]\n" + HALF + "group = 'x'\n" + BIT + YES, "nonresponse.group: 'x' is not a group of the pop"),
         ("gateways = 0\n" + BIT + YES, "gateways: '0' in mine.toml: input should be greater"),
     ],
 )  # fmt: skip

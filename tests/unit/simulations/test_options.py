@@ -180,7 +180,7 @@ def test_an_unknown_scenario_lists_those_that_exist() -> None:
 def test_a_file_of_values_in_the_place_of_a_scenario_is_told_from_one(name: str) -> None:
     with pytest.raises(OptionError, match="is a data file, not a scenario; write --csv FILE to simulate your data"):
         find_scenario(name)
-    with pytest.raises(OptionError, match=r"scenario: .* write data=PATH for values"):
+    with pytest.raises(OptionError, match=r"scenario: .* write data=PATH to simulate"):
         find_scenario(name, "scenario")
 
 

@@ -196,7 +196,7 @@ def test_columns_have_numbers_where_nothing_names_them(tmp_path: Path) -> None:
     path, rules = write(tmp_path, "ann,170\nbob,180\n"), CsvRules(header="no")
     data = read_column(path, "2", rules=rules)
     assert (data.values, data.name) == ((170.0, 180.0), "column 2")
-    for column, words in (("3", "is no column"), ("h", "is no column"), (None, "has 2 columns")):
+    for column, words in (("3", "is not a column"), ("h", "is not a column"), (None, "has 2 columns")):
         with pytest.raises(OptionError, match=words) as caught:
             read_column(path, column, rules=rules)
         assert "ann" not in str(caught.value)
