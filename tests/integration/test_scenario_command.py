@@ -26,7 +26,7 @@ def test_a_new_one_is_a_copy_that_can_be_checked_and_is_never_written_over(tmp_p
     assert checked.stdout == f"{file}: Did you work while ill last year?, randomized_response, 500 devices\n"
     file.write_text("mine", encoding="utf-8")
     error = command("new", str(file)).exception
-    assert "is there already" in str(error)
+    assert "exists; name a new file" in str(error)
     assert file.read_text(encoding="utf-8") == "mine"
 
 
