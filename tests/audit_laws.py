@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hush_common.epsilon import decimal_text
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
-from hush_simulations.auditing.subjects import ReportView, mechanism_subject
+from hush_simulations.auditing.audit import ReportView, mechanism_subject
 
 __all__ = ["LAWS", "at_once", "larger", "leaky"]
 

@@ -38,8 +38,7 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import Delivery, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
-from hush_simulations.auditing.audit import audit
-from hush_simulations.auditing.subjects import mechanism_subject
+from hush_simulations.auditing.audit import audit, mechanism_subject
 from hush_simulations.display.files import write_files
 from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment, SeededRng

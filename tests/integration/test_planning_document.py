@@ -12,7 +12,7 @@ import pytest
 from hush_common.domain import BitDomain
 from hush_common.epsilon import at_most_sure
 from hush_common.formatting import percent_at_most, whole
-from hush_simulations.planning.costs import central, offered, people_for, references
+from hush_simulations.planning.plan import central, offered, people_for, references
 
 _WIDE = {**os.environ, "COLUMNS": "120"}
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import ByTarget
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.results.score import covered, score
+from hush_simulations.results.run import covered, score
 from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("temporary_in_memory")]

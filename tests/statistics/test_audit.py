@@ -17,10 +17,14 @@ from scipy import stats
 
 from hush_common.mechanisms.registry import known
 from hush_common.task import make_task
-from hush_simulations.auditing.audit import Measured, audit, audit_coded, default_samples, highest_bound
-from hush_simulations.auditing.subjects import (
+from hush_simulations.auditing.audit import (
+    Measured,
     ReportView,
     Subject,
+    audit,
+    audit_coded,
+    default_samples,
+    highest_bound,
     mechanism_subject,
     numeric,
     task_subjects,

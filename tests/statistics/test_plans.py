@@ -12,7 +12,7 @@ from planned import POPULATIONS, fewest_kept, half_widths, kept, levels
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
-from hush_simulations.planning.costs import TARGETS, MechanismCost, Target, offered, people_for, worst_shares
+from hush_simulations.planning.plan import TARGETS, MechanismCost, Target, offered, people_for, worst_shares
 
 SEED = 11
 DOMAINS: dict[str, Domain] = {

@@ -13,17 +13,19 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.task import Task
-from hush_simulations.planning.costs import (
+from hush_simulations.planning.plan import (
     TARGETS,
     MechanismCost,
+    PlanQuestion,
     Target,
     central,
     error_of,
     offered,
+    own_values,
     people_for,
     references,
+    solve,
 )
-from hush_simulations.planning.plan import PlanQuestion, own_values, solve
 
 SEED = 23
 NUMBER = NumberDomain(0.0, 1.0)

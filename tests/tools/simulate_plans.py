@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from planned import POPULATIONS, half_widths, kept, levels
 
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
-from hush_simulations.planning.costs import TARGETS, MechanismCost, offered, people_for, worst_shares
+from hush_simulations.planning.plan import TARGETS, MechanismCost, offered, people_for, worst_shares
 
 __all__: list[str] = []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hush_common.errors import OptionError
-from hush_simulations.api.options import confidence_of, whole_of, with_arguments_of
+from hush_simulations.api.simulate import confidence_of, whole_of, with_arguments_of
 from hush_simulations.engines.experiment import SEED, TRIALS, WORKERS, check_drawing
 from hush_simulations.sweeps.directory import SweepDirectory
 from hush_simulations.sweeps.result import SweepResult

@@ -16,8 +16,16 @@ from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
 from hush_common.task import read_task
 from hush_common.terminal import show
-from hush_simulations.auditing.audit import Finding, audit, default_samples, highest_bound
-from hush_simulations.auditing.subjects import Subject, mechanism_subject, own_subject, task_subjects
+from hush_simulations.auditing.audit import (
+    Finding,
+    Subject,
+    audit,
+    default_samples,
+    highest_bound,
+    mechanism_subject,
+    own_subject,
+    task_subjects,
+)
 from hush_simulations.commands.options import parse_confidence, parse_seed
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines

@@ -19,8 +19,7 @@ from hush_simulations.commands.options import PlotOption, parse_bound, parse_con
 from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import plan_blocks
-from hush_simulations.planning.costs import MOST_PEOPLE
-from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, range_of, solve
+from hush_simulations.planning.plan import MOST_PEOPLE, OwnValues, Plan, PlanQuestion, own_values, range_of, solve
 from hush_simulations.scenarios.population import Observed
 
 _PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")

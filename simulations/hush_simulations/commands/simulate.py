@@ -22,8 +22,7 @@ from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.mechanisms.registry import known
 from hush_common.terminal import Renderable, show
-from hush_simulations.api.options import SimulationOptions
-from hush_simulations.api.simulate import LostReportsWarning, SimulationWarning, simulate_async
+from hush_simulations.api.simulate import LostReportsWarning, SimulationOptions, SimulationWarning, simulate_async
 from hush_simulations.brokers.choice import is_external, parse_broker
 from hush_simulations.commands.options import (
     INTERRUPTED,

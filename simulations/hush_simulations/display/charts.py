@@ -16,8 +16,7 @@ from hush_simulations.display.plan_table import amount_in_words
 from hush_simulations.display.run_figure import round_edges
 from hush_simulations.display.sweep import layout_of, representative_row, value_label
 from hush_simulations.display.table import parts_of
-from hush_simulations.planning.costs import TARGETS
-from hush_simulations.planning.plan import Plan
+from hush_simulations.planning.plan import TARGETS, Plan
 from hush_simulations.results.run import Run
 from hush_simulations.sweeps.result import SweepResult
 

@@ -12,8 +12,7 @@ from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
 from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
-from hush_simulations.planning.costs import TARGETS, Target
-from hush_simulations.planning.plan import Amount, OwnValues, Plan, PlanLine, PlanQuestion, Unknown
+from hush_simulations.planning.plan import TARGETS, Amount, OwnValues, Plan, PlanLine, PlanQuestion, Target, Unknown
 
 
 def error_in_words(domain: Domain, value: float) -> str:

@@ -10,8 +10,7 @@ from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, ratio, significant, whole
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.engines.experiment import ABSENT
-from hush_simulations.results.run import PooledRounds, Round, Run, auto_mechanism
-from hush_simulations.results.score import Score
+from hush_simulations.results.run import PooledRounds, Round, Run, Score, auto_mechanism
 from hush_simulations.scenarios.population import Observed
 
 

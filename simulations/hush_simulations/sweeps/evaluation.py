@@ -45,8 +45,7 @@ from hush_simulations.engines.bulk.engine import (
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.bulk.tallies import draw_population, parts_of_offers
 from hush_simulations.engines.experiment import Experiment, StoppedError, bulk_experiment
-from hush_simulations.results.run import mean_of_rounds
-from hush_simulations.results.score import Score, score_of_truth
+from hush_simulations.results.run import Score, mean_of_rounds, score_of_truth
 from hush_simulations.scenarios.behaviour import STEADY, Panel
 from hush_simulations.scenarios.population import Independent, Population
 from hush_simulations.scenarios.scenario import Scenario

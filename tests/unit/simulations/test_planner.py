@@ -12,10 +12,11 @@ from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.mechanisms.registry import choose
-from hush_simulations.planning.costs import (
+from hush_simulations.planning.plan import (
     LARGEST_PLANNED,
     TARGETS,
     MechanismCost,
+    PlanQuestion,
     Target,
     central,
     epsilon_for,
@@ -24,8 +25,8 @@ from hush_simulations.planning.costs import (
     people_for,
     references,
     sampling_error,
+    solve,
 )
-from hush_simulations.planning.plan import PlanQuestion, solve
 
 NUMBER = NumberDomain(0.0, 1.0)
 BIT = BitDomain()

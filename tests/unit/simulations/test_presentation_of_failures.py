@@ -18,8 +18,7 @@ from hush_simulations.display.style import write_picture
 from hush_simulations.display.table import run_blocks
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import simulate
-from hush_simulations.results.run import Run
-from hush_simulations.results.score import score
+from hush_simulations.results.run import Run, score
 from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 EVERYTHING = "everything"

@@ -6,7 +6,7 @@ from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
 from hush_simulations.engines.experiment import judged
-from hush_simulations.results.score import Score, covered, errors, score
+from hush_simulations.results.run import Score, covered, errors, score
 from hush_simulations.scenarios.population import Value
 
 INTERVALS: Intervals = {"reporters": (10.0, 12.0), "population": (9.0, 13.0)}
