@@ -239,11 +239,9 @@ class AnswerService:
 Source = Callable[[], object] | Callable[[], Awaitable[object]]
 """Returns the current value, or None if there is none. One that is not async runs in a thread."""
 
-OnMissing = Literal["answer", "skip"]
-"""What to do in a round in which a source had no value at all."""
+OnMissing = Literal["answer", "skip"]  # what to do in a round in which a source had no value at all
 
-ReceiptCallback = Callable[[Receipt], object]
-"""Is called with the receipt of every answer."""
+ReceiptCallback = Callable[[Receipt], object]  # is called with the receipt of every answer
 
 _PAUSE = 1.0  # seconds after which a source without a value is called again
 _PLAIN = frozenset({type(None), bool, int, float, str, Decimal, Fraction})
@@ -323,11 +321,7 @@ def _read_value(domain: Domain, value: object) -> ParsedValue | None:
 
 
 async def read_all(domain: Domain, values: Mapping[str, object]) -> dict[str, ParsedValue]:
-    """Read each value; in a separate thread if values have methods of their own.
-
-    Raises:
-        TypeError: the domain never takes values of this type; it names the device.
-    """
+    """Read each value, in a separate thread if values have their own methods; a TypeError names the device."""
 
     def read() -> dict[str, ParsedValue]:
         readings = {}

@@ -4,10 +4,8 @@ from numbers import Real
 
 from hush_common.errors import OptionError
 
-CAPACITY = 10_000
-"""Default of the most payloads that may wait for the broker."""
-LONGEST_KEEP = 7 * 24 * 3600.0
-"""Seconds for which an acknowledged report may be kept: `hush_common.recall.KEPT_FOR`."""
+CAPACITY = 10_000  # default of the most payloads that may wait for the broker
+LONGEST_KEEP = 7 * 24 * 3600.0  # seconds for which an acknowledged report may be kept: `hush_common.recall.KEPT_FOR`
 DEVICE_BYTES, GATEWAY_BYTES = 4 << 20, 64 << 20
 """Most bytes of kept reports, of a client and of a gateway."""
 

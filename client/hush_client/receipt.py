@@ -9,8 +9,7 @@ from typing import Literal
 from hush_common.domain import Coercion
 from hush_common.topics import Acknowledgement
 
-_FIRST_REFUSAL = 0x80
-"""Reason codes from here on are refusals."""
+_FIRST_REFUSAL = 0x80  # reason codes from here on are refusals
 
 
 class Undelivered(StrEnum):

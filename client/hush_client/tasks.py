@@ -21,12 +21,10 @@ from hush_common.topics import ALL_TASKS, task_of_task_topic, task_topic
 
 _LOG = logging.getLogger(__name__)
 
-CACHE_NAME = "tasks.sqlite3"
-"""Next to the database of the ledger."""
+CACHE_NAME = "tasks.sqlite3"  # next to the database of the ledger
 
 MOST_TASKS = 1000
-MOST_BYTES = 8 * 1024 * 1024
-"""Of payloads as received. The decoded tasks may take seven times as much memory."""
+MOST_BYTES = 8 * 1024 * 1024  # of payloads as received. The decoded tasks may take seven times as much memory
 
 _BUSY_SECONDS = 1
 _DISK_ERRORS = frozenset(
@@ -168,8 +166,7 @@ class TaskRegistry:
         self._crowded = False
         self._listeners: list[Callable[[Task], object]] = []
         self._changed = asyncio.Event()
-        self.version: int = 0
-        """Grows with every message, and whenever a connection begins or ends."""
+        self.version: int = 0  # grows with every message, and whenever a connection begins or ends
         for task in cached:
             self._put(task.id, _Known(task.payload, withdrawn=task.withdrawn))
             if task.answered:

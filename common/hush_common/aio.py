@@ -15,16 +15,12 @@ _T = TypeVar("_T")
 
 
 async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) -> _T:
-    """Await a call so that a cancellation of the caller always gets through, even one that would be swallowed.
+    """Await a call so that a cancellation of the caller always gets through; errors of type `over` matter less.
 
     Before Python 3.12 `asyncio.wait_for` swallows a cancellation that comes together with the result
     (python/cpython#86296); a `TaskGroup` prefers the errors of its tasks to one that comes together with them. A caller
-    that goes on after either would never end. The body of such a group must be waiting itself when a task fails, or
-    before Python 3.13 the failure is counted as a cancellation.
-
-    Args:
-        call: what to await.
-        over: the errors that matter less than a cancellation.
+    that continues after either would never end. The body of such a group must be waiting when a task fails, or before
+    Python 3.13 the failure is counted as a cancellation.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -40,13 +36,13 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
 
 
 async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled meanwhile: a commit must not lose its acknowledgements."""
+    """Await `work` to its end even if cancelled: a commit must not lose its acknowledgements."""
     task = asyncio.create_task(work, name="hush-to-the-end")
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
-        task.result()  # a failure of the work is worth more than a cancellation
+        task.result()  # a failure of the work matters more than a cancellation
         raise
 
 
@@ -64,15 +60,14 @@ class Backoff:
 
     @property
     def longest(self) -> bool:
-        """Whether attempts have become as rare as they get."""
+        """Whether the delay has reached the longest."""
         return self._delay >= self._longest
 
     def reset(self) -> None:
-        """Begin anew: the last attempt was none that failed."""
         self._delay = self._first
 
     def next(self) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the seconds to wait before the next attempt."""
         delay = self._delay * (1 + SystemRng().randbelow(_STEPS) / _STEPS) / 2
         self._delay = min(2 * self._delay, self._longest)
         return delay
@@ -84,8 +79,8 @@ _LOOK_SECONDS = 0.1
 def run_blocking(work: Coroutine[Any, Any, _T]) -> _T:
     """Run `work` in a new event loop, and return its result.
 
-    Where a loop runs in this thread already, as in a notebook, the work gets a thread; that loop stands still until it
-    is done. Whatever ends the waiting (Ctrl-C) cancels the work, waits until it has cleaned up, and is raised.
+    If a loop runs in this thread already, as in a notebook, the work gets a thread, and that loop is blocked meanwhile.
+    An exception that ends the waiting (Ctrl-C) cancels the work, waits until it has cleaned up, and is raised.
     """
     try:
         asyncio.get_running_loop()
@@ -122,7 +117,7 @@ def _in_thread(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _result(done: Future[_T]) -> _T:
-    """What the work returns or raises. Under `asyncio.run` Ctrl-C raises nothing here: it cancels the caller's task."""
+    """Return or raise the result. Under `asyncio.run` Ctrl-C raises nothing here: it cancels the caller's task."""
     caller = asyncio.current_task()
     before = caller.cancelling() if caller else 0
     while not wait((done,), _LOOK_SECONDS).done:
@@ -131,16 +126,13 @@ def _result(done: Future[_T]) -> _T:
     return done.result()
 
 
-AT_ONCE = 100
-"""Publications that wait for their acknowledgement at the same time."""
+AT_ONCE = 100  # publications that wait for their acknowledgement at the same time
 
 _SLICE_S = 0.005
 
-T = TypeVar("T")
 
-
-async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items; after each 5 ms the rest of the program has its turn."""
+async def in_slices(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield the items; every 5 ms give the rest of the program a turn."""
     began = time.perf_counter()
     for item in items:
         yield item
@@ -150,11 +142,7 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def run_all(calls: Iterable[Callable[[], Awaitable[object]]], at_once: int = AT_ONCE) -> None:
-    """Run the calls, begun in their order and at most so many at the same time.
-
-    Raises:
-        Exception: that of the first call that fails; those that run are cancelled then, and no other begins.
-    """
+    """Run the calls, in order and at most `at_once` at the same time; the first error cancels the others."""
     queue = iter(calls)
     if isinstance(calls, Sized):
         at_once = min(at_once, len(calls))

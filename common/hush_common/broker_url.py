@@ -21,7 +21,7 @@ _ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrl:
-    """Where the broker is and how to log in. `str()` and `repr()` leave the password out.
+    """The address of a broker and the login. `str()` and `repr()` leave the password out.
 
     Args:
         host: name or address; an IPv6 address without brackets.
@@ -65,11 +65,10 @@ class BrokerUrl:
 
     @classmethod
     def parse(cls, text: str) -> "BrokerUrl":
-        """Read an address. User and password may be percent-encoded.
+        """Parse an address. User and password may be percent-encoded.
 
         Raises:
-            BrokerError: not such an address. The message repeats only its scheme: any other part of an address that
-                cannot be parsed may be the password.
+            BrokerError: not such an address. The message repeats only its scheme: any other part may be the password.
         """
         scheme = next((name for name in _PORTS if text.lower().startswith(f"{name}://")), None)
         try:
@@ -133,7 +132,7 @@ def _fits(text: str) -> bool:
 
 
 def _split(text: str) -> SplitResult:
-    """The parts of an address; an error of `urlsplit` would repeat the login."""
+    """Return the parts of an address; an error of `urlsplit` would repeat the login."""
     try:
         return urlsplit(text)
     except ValueError:
@@ -166,7 +165,7 @@ LOGIN_FILE_HELP = "File whose first line is the password, so that no process lis
 
 
 def address(text: str, given: Mapping[str, str], password_file: Path | None) -> BrokerUrl:
-    """The address of the broker, completed by the options that were given.
+    """Return the address of the broker, completed by the options.
 
     Args:
         text: the address.
@@ -174,7 +173,7 @@ def address(text: str, given: Mapping[str, str], password_file: Path | None) -> 
         password_file: its first line replaces the password.
 
     Raises:
-        BrokerError: the address cannot be read.
+        BrokerError: the address is invalid.
         OptionError: the file cannot be read, or the parts do not fit together.
     """
     parts = {name: value for name, value in given.items() if value}
@@ -188,11 +187,7 @@ def address(text: str, given: Mapping[str, str], password_file: Path | None) -> 
 
 
 def password_in(file: Path, option: str = "--password-file") -> str:
-    """The first line of a file, which an option names.
-
-    Raises:
-        OptionError: the file cannot be read.
-    """
+    """Return the first line of a file that an option names; OptionError if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except (OSError, UnicodeDecodeError) as error:

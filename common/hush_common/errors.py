@@ -1,4 +1,4 @@
-"""Exceptions: one tree, for what should not happen. What may happen to a report is a `Refusal`, a value.
+"""Exceptions: one tree, for unexpected events. The expected refusal of a report is a value, `Refusal`.
 
     HushError
     ├── TaskError            a task that must not be published or answered
@@ -7,10 +7,10 @@
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
     ├── SetupError           the files of a broker cannot be made or changed
-    ├── BrokerError          the broker is not there, refuses, or vanished
-    │   ├── LoginRefusedError          it does not let this user in
-    │   ├── SubscriptionRefusedError   it keeps a topic to itself
-    │   └── ProtocolRefusedError       it does not speak this version of MQTT
+    ├── BrokerError          the broker is unreachable, refuses, or is lost
+    │   ├── LoginRefusedError          it refuses this user
+    │   ├── SubscriptionRefusedError   it refuses a topic
+    │   └── ProtocolRefusedError       it does not support this version of MQTT
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what is wrong and what to do, whatever the names in it contain. No error exists for a
@@ -19,17 +19,17 @@ value: a device answers with any value (`hush_common.domain`), and no message co
 
 import re
 
-_LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed where another thing belongs
+_LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed in the wrong place
 
 
 def printable(text: str) -> str:
-    """`text` in one line that cannot write to a terminal or turn the order of letters round, and without a login."""
+    """Return `text` as one line without control characters, changes of direction, and logins."""
     shown = text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return _LOGIN.sub("…@", shown)
 
 
 class HushError(Exception):
-    """Root of everything hush raises on purpose; `exit_code` is what a command ends with."""
+    """Root of everything hush raises on purpose; a command ends with `exit_code`."""
 
     exit_code = 1
 
@@ -84,12 +84,12 @@ class OptionError(HushError):
 
 
 class BrokerError(HushError):
-    """The broker is not there, refuses the login, or vanished.
+    """The broker is unreachable, refuses the login, or is lost.
 
     Attributes:
         url: the address of the broker, without its password.
         message: what is wrong with it.
-        reason: the reason code of MQTT 5 with which it ended the connection; None where it gave none.
+        reason: the reason code of MQTT 5 with which it ended the connection, if any.
     """
 
     def __init__(self, url: str, message: str, *, reason: int | None = None) -> None:
@@ -100,18 +100,18 @@ class BrokerError(HushError):
 
 
 class LoginRefusedError(BrokerError):
-    """The broker does not let this user in: a wrong password, or none."""
+    """The broker refuses this user: a wrong password, or none."""
 
 
 class SubscriptionRefusedError(BrokerError):
-    """The broker does not let this user read a topic. The connection lives on."""
+    """The broker does not let this user read a topic. The connection continues."""
 
 
 class ProtocolRefusedError(BrokerError):
-    """The broker does not speak the version of MQTT that it was asked for, or hung up where it should have said so.
+    """The broker does not support the requested version of MQTT, or hung up instead of answering.
 
     Attributes:
-        said: whether it said so.
+        said: whether it answered.
     """
 
     def __init__(self, url: str, message: str, *, said: bool) -> None:
@@ -124,13 +124,13 @@ class MissingExtraError(HushError, ImportError):
 
 
 def flatten_group(error: BaseException) -> list[BaseException]:
-    """The exceptions of a group and of the groups in it, in order, at least one; of any other exception itself."""
+    """Return the exceptions of a group and of the groups in it, in order; for any other exception itself."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in flatten_group(inner)]
 
 
 def most_severe(errors: BaseExceptionGroup[BaseException], *, least: type[BaseException]) -> BaseException:
-    """The one error of a group to tell: the first that is not of the kind that matters least, if there is one."""
+    """Return the first error of a group that is not of the `least` kind, or else the first one."""
     found = flatten_group(errors)
     return next((error for error in found if not isinstance(error, least)), found[0])

@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
 
-Writer = Callable[[BinaryIO], object]
-"""Writes the content of a file."""
+Writer = Callable[[BinaryIO], object]  # writes the content of a file
 
 
 def find_world_writable_parent(path: Path) -> Path | None:
@@ -35,12 +34,9 @@ def find_world_writable_parent(path: Path) -> Path | None:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the file if it is missing, readable for its owner alone; remove the rights of others from an existing one.
+    """Make the file if it is missing, readable only for its owner; remove the rights of others from an existing one.
 
-    SQLite gives its side files the mode of the main one. A group that was let in by hand stays.
-
-    Raises:
-        OSError: it cannot be made.
+    SQLite gives its side files the mode of the main one. The rights of the group stay: an operator may have set them.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -52,11 +48,7 @@ def make_private_file(path: Path) -> None:
 
 @contextmanager
 def draft_of(path: Path, *, private: bool = True) -> Iterator[Path]:
-    """Make a file next to `path` in which its content is prepared; delete it at the end, unless it was moved.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Make a file next to `path` for its new content; delete it at the end, unless it was moved."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if private else 0o666))
     try:
@@ -73,26 +65,18 @@ def sync(path: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file, mode 0600, in place of an existing one; the owner of the directory owns it.
-
-    Raises:
-        OSError: it cannot be written; the existing file is unchanged.
-    """
+    """Replace a file, mode 0600, owned by the owner of the directory; after an OSError it is unchanged."""
     with draft_of(path) as draft:
         draft.write_bytes(content)
         owner = path.parent.stat()
         if hasattr(os, "chown") and draft.stat().st_uid != owner.st_uid:
-            os.chown(draft, owner.st_uid, owner.st_gid)  # what root writes, a service reads as its own user
+            os.chown(draft, owner.st_uid, owner.st_gid)  # root writes it, and a service reads it as its own user
         sync(draft)
         draft.replace(path)
 
 
 def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
-    """Write files in place of existing ones, once the content of the last one is on the disk: all of them or none.
-
-    Raises:
-        OSError: they cannot be written; the existing files are unchanged.
-    """
+    """Replace files, once the content of the last one is on the disk; after an OSError all are unchanged."""
     written = [directory / name for name in files]
     with ExitStack() as stack:
         drafts = [stack.enter_context(draft_of(path, private=False)) for path in written]
@@ -105,7 +89,7 @@ def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
     return written
 
 
-# Closing any descriptor of a file ends the locks that POSIX gives a process on it. SQLite minds that for its own; but
+# Closing any descriptor of a file ends the POSIX locks of the process on it. SQLite handles that for its own ones; but
 # making the file needs another one, and no lock may be taken until it is closed.
 _TURN = threading.Lock()
 
@@ -113,8 +97,8 @@ _TURN = threading.Lock()
 class FileLock:
     """A lock between processes, held until `release` or until this object is deleted.
 
-    It is SQLite's lock on an empty database. The operating system releases it when the process ends, also after
-    SIGKILL. A forked process does not hold it.
+    It is SQLite's lock on an empty database. The operating system releases it when the process ends, also by SIGKILL. A
+    forked process does not hold it.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -124,12 +108,8 @@ class FileLock:
     def take(cls, path: Path) -> Self | None:
         """Lock the file; return None, without waiting, if another process holds it.
 
-        Args:
-            path: created if missing, for its owner alone, and never deleted: a lock on a replaced file is void.
-                It must not be a symbolic link, which would lock a file somewhere else.
-
-        Raises:
-            OSError: it cannot be made or locked.
+        The file is created if missing, only for its owner, and never deleted: a lock on a replaced file is void. It may
+        not be a symbolic link, which would lock a file somewhere else. OSError if it cannot be made or locked.
         """
         if path.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
@@ -147,7 +127,6 @@ class FileLock:
         return cls(connection)
 
     def release(self) -> None:
-        """Release the lock; calling it again does nothing."""
         self._close()
 
 

@@ -14,22 +14,21 @@ def _import(module: str, _name: str) -> ModuleType:
 def lazy_names(
     names: dict[str, object], homes: Mapping[str, str], load: Callable[[str, str], ModuleType] = _import
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package.
+    """Return the `__getattr__` and `__dir__` of a package.
 
-    Bind them under `if not TYPE_CHECKING`: a type checker that sees a `__getattr__` takes any name for one of the
-    package.
+    Bind them under `if not TYPE_CHECKING`: with a `__getattr__` a type checker accepts any name of the package.
 
     Args:
-        names: `globals()` of the package; a name that was loaded once is kept there.
+        names: `globals()` of the package, which caches loaded names.
         homes: for each lazy name the module that defines it.
-        load: what imports a module, given its name and the full name that is asked of it.
+        load: imports a module, given its name and the full name that is requested.
     """
 
     def getter(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {names['__name__']!r} has no attribute {name!r}")
         found: object = getattr(load(homes[name], f"{names['__name__']}.{name}"), name)
-        names[name] = found  # the next look-up does not come here
+        names[name] = found
         return found
 
     return getter, lambda: sorted({*names, *homes})
@@ -45,11 +44,7 @@ _EXTRAS = {
 
 
 def load(module: str, what: str) -> ModuleType:
-    """Import a module of hush.
-
-    Raises:
-        MissingExtraError: a library that it needs is in an extra that is not installed.
-    """
+    """Import a module of hush; MissingExtraError if a library that it needs is in an extra that is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

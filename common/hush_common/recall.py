@@ -15,8 +15,7 @@ from hush_common.task import CLOCK_SKEW, is_task_id
 from hush_common.untrusted import RECALL, read_json
 from hush_common.wire import DIGEST_BYTES, is_hex, is_int
 
-RECALL_LIMIT = RECALL.bytes
-"""Most bytes of a recall."""
+RECALL_LIMIT = RECALL.bytes  # most bytes of a recall
 RECALL_ID_BYTES = 16
 SHORTEST_OVER, LONGEST_OVER = 1, 24 * 3600
 """Seconds between which every recall is spread, whatever it says."""

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Protocol
 
-REPORT_ID_BYTES = 16
-"""Bytes of the id of a report."""
+REPORT_ID_BYTES = 16  # bytes of the id of a report
 
 token_bytes: Callable[[int], bytes] = SystemRandom().randbytes
 _spare_bytes: Callable[[int], bytes] = SystemRandom().randbytes

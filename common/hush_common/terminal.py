@@ -10,8 +10,7 @@ from typing import Protocol, Self, TextIO, TypeAlias
 
 from hush_common.errors import printable
 
-_DEFAULT_WIDTH = 100
-"""Columns of a table in a pipe, which has no width."""
+_DEFAULT_WIDTH = 100  # columns of a table in a pipe, which has no width
 _NARROWEST = 20
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32"}
 
@@ -143,8 +142,7 @@ def _safe(cell: Cell) -> str:
 _GAP = 3
 _SLIM_GAP = 2
 _STEP = 4
-_ROOM = 24
-"""Columns that a value should have next to its label; with fewer it is below."""
+_ROOM = 24  # columns that a value should have next to its label; with fewer it is below
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +214,7 @@ def _padded(screen: Screen, cell: Cell, width: int) -> str:
     return _painted(screen, cell) + " " * (width - width_of(plain(cell)))
 
 
-_FEWEST = 12
-"""Least columns of a text, so that it stays readable."""
+_FEWEST = 12  # least columns of a text, so that it stays readable
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,14 @@ _ROOT = "hush/v1"
 ALL_TASKS = f"{_ROOT}/tasks/+"
 ALL_REPORTS = f"{_ROOT}/reports/+/+"
 ALL_ESTIMATES = f"{_ROOT}/estimates/+"
-BROKER_UPTIME = "$SYS/broker/uptime"
-"""Of mosquitto, retained: `123 seconds`, now and every few seconds."""
-BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"
-"""Of mosquitto, retained: messages that fitted into no queue since it started."""
-BROKER_STORED = "$SYS/broker/store/messages/count"
-"""Of mosquitto, retained: messages that it stores: retained ones and queued ones."""
-BROKER_RETAINED = "$SYS/broker/retained messages/count"
-"""Of mosquitto, retained: how many of these are retained."""
-BROKER_VERSION = "$SYS/broker/version"
-"""Of mosquitto, retained: `mosquitto version 2.0.11`."""
 ALL_RECALLS = f"{_ROOT}/recalls/+"
+
+# Of mosquitto, all retained
+BROKER_UPTIME = "$SYS/broker/uptime"  # `123 seconds`, now and every few seconds
+BROKER_DROPPED = "$SYS/broker/publish/messages/dropped"  # messages that no queue had room for, since it started
+BROKER_STORED = "$SYS/broker/store/messages/count"  # messages that it stores: retained and queued ones
+BROKER_RETAINED = "$SYS/broker/retained messages/count"  # the retained ones among them
+BROKER_VERSION = "$SYS/broker/version"  # `mosquitto version 2.0.11`
 
 _SENDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:-]{0,127}")
 
@@ -59,73 +56,59 @@ def status_topic(aggregator: str) -> str:
 
 
 def task_of_task_topic(topic: str) -> str | None:
-    """The task id in a task topic, or None for any other topic."""
+    """Return the task id in a task topic, or None for any other topic."""
     return _below(f"{_ROOT}/tasks", topic)
 
 
 def task_of_recall_topic(topic: str) -> str | None:
-    """The task id in a recall topic, or None for any other topic."""
+    """Return the task id in a recall topic, or None for any other topic."""
     return _below(f"{_ROOT}/recalls", topic)
 
 
 def task_of_estimate_topic(topic: str) -> str | None:
-    """The task id in the topic of an estimate, or None for any other topic."""
-    head, _, task_id = topic.rpartition("/")
-    return task_id if head == f"{_ROOT}/estimates" else None
+    """Return the task id in the topic of an estimate, or None for any other topic."""
+    return _below(f"{_ROOT}/estimates", topic)
 
 
 def task_of_report_topic(topic: str) -> str | None:
-    """The task id in a report topic, or None for any other topic."""
+    """Return the task id in a report topic, or None for any other topic."""
     match topic.split("/"):
         case ["hush", "v1", "reports", task_id, _]:
             return task_id
-        case _:
-            return None
+    return None
 
 
 def _below(parent: str, topic: str) -> str | None:
-    """The last level of a topic, or None where it does not stand directly below `parent`."""
+    """Return the last level of a topic, or None if it is not directly below `parent`."""
     head, _, last = topic.rpartition("/")
     return last if head == parent else None
 
 
 class Source(Protocol):
-    """Where a message came from: the connection that its acknowledgement goes to."""
+    """The connection of a message, to which its acknowledgement goes."""
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
-        """Acknowledge the messages with these numbers (`Delivery.number`); harmless once the connection is lost."""
+        """Acknowledge the messages with these numbers (`Delivery.number`); does nothing once the connection is lost."""
         ...
 
 
 class Delivery(NamedTuple):
-    """One message.
+    """One message, unchecked."""
 
-    Args:
-        topic: its topic; empty if that is invalid: not text, or with a wildcard in it.
-        payload: its bytes, unchecked.
-        number: its place in the order of receipt on its connection, from 1; 0 if it needs no acknowledgement.
-        source: where it came from; None if it needs no acknowledgement.
-    """
-
-    topic: str
+    topic: str  # empty if it is invalid: not text, or with a wildcard in it
     payload: bytes
-    number: int = 0
-    source: Source | None = None
+    number: int = 0  # in the order of receipt on its connection, from 1; 0 if it needs no acknowledgement
+    source: Source | None = None  # None if it needs no acknowledgement
 
     def ack(self) -> None:
-        """Acknowledge it alone; for many messages `Source.acknowledge` is quicker."""
+        """Acknowledge this message; for many messages `Source.acknowledge` is quicker."""
         if self.source is not None:
             self.source.acknowledge((self.number,))
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """The broker's answer to a publication.
+    """The broker's answer to a publication."""
 
-    Args:
-        reason: the reason code. MQTT 3.1.1 has none: then it is 0, success.
-        can_refuse: whether the broker could have sent another one: MQTT 5.
-    """
-
-    reason: int = 0
-    can_refuse: bool = False
+    reason: int = 0  # the reason code; MQTT 3.1.1 has none: then it is 0, success
+    can_refuse: bool = False  # whether the broker could have sent another one: MQTT 5

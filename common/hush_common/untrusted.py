@@ -27,19 +27,15 @@ class DocumentLimits:
 
 TASK = DocumentLimits(64 * 1024, 8, 8192)
 """A published task: 1024 coordinates of five fields each, and what else a task has."""
-DRAFT = DocumentLimits(128 * 1024, 8, 8192)
-"""A task in a file or an HTTP body, with its comments and its white space."""
+DRAFT = DocumentLimits(128 * 1024, 8, 8192)  # a task in a file or an HTTP body, with its comments and its white space
 REPORT = DocumentLimits(32 * 1024, 2, 16)
 RECALL = DocumentLimits(512, 1, 16)
 ESTIMATE = DocumentLimits(4 * 1024 * 1024, 16, 128 * 1024)
 """An estimate that is read back; the brokers that hush configures take no longer message."""
-SCENARIO = DocumentLimits(1024 * 1024, 16, 8192)
-"""A scenario or a sweep in a file."""
+SCENARIO = DocumentLimits(1024 * 1024, 16, 8192)  # a scenario or a sweep in a file
 
-NUMBER_CHARACTERS = 100
-"""Most characters of a number, or of any other word without quotes."""
-KEY_PARTS = 8
-"""Most parts of a dotted key in TOML."""
+NUMBER_CHARACTERS = 100  # most characters of a number, or of any other word without quotes
+KEY_PARTS = 8  # most parts of a dotted key in TOML
 
 # Control characters (between the words of a document tab, line feed and return are legal), formats, white space,
 # surrogates and private use (D800-F8FF and F0000-10FFFF), and the last two of each plane, which are no characters.
@@ -123,11 +119,7 @@ def read_json(
 
 
 def read_toml(text: str, limits: DocumentLimits) -> dict[str, object]:
-    """Parse a TOML document.
-
-    Raises:
-        ValueError: it is not TOML, or beyond a limit.
-    """
+    """Parse a TOML document; ValueError if it is not TOML, or beyond a limit."""
     import tomllib  # noqa: PLC0415 - a twentieth of a device's start, and a device reads no file
 
     _decoded(text, limits)
@@ -255,11 +247,7 @@ def _shown(value: object) -> str:
 
 
 class Fields:
-    """The fields of one table. Take each that is known, then call `end`.
-
-    Raises:
-        TaskError: (from every method) naming the field and the remedy.
-    """
+    """The fields of one table. Take each known one, then call `end`; a TaskError names the field and the remedy."""
 
     def __init__(self, document: object, path: str = "") -> None:
         if not isinstance(document, Mapping):

@@ -21,10 +21,8 @@ from typing import Any
 from hush_common.rng import REPORT_ID_BYTES, ReportRng
 from hush_common.untrusted import REPORT, read_json
 
-DIGEST_BYTES = 32
-"""Bytes of the digest of a task: a whole SHA-256."""
-REPORT_DIGEST_BYTES = 16
-"""How many of them a report carries, the first ones."""
+DIGEST_BYTES = 32  # bytes of the digest of a task: a whole SHA-256
+REPORT_DIGEST_BYTES = 16  # how many of them a report carries, the first ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +93,10 @@ _MEANING = {
 
 
 HEADER = struct.Struct(f">BBH{REPORT_DIGEST_BYTES}sI")
-DIGEST = slice(4, 4 + REPORT_DIGEST_BYTES)
-"""The bytes of a frame with the digest of its task."""
+DIGEST = slice(4, 4 + REPORT_DIGEST_BYTES)  # the bytes of a frame with the digest of its task
 VERSION = 2
-FRAME_LIMIT = 4096
-"""Most reports in one frame."""
-BODY_LIMIT = 1024
-"""Most integers in one body."""
+FRAME_LIMIT = 4096  # most reports in one frame
+BODY_LIMIT = 1024  # most integers in one body
 _INT64 = range(-(1 << 63), 1 << 63)
 _UINT32 = range(1 << 32)
 _VERSIONS = range(VERSION, VERSION + 1)
@@ -152,11 +147,7 @@ def encode_frame(reports: Sequence[Report]) -> bytes:
 
 
 def encode_json(task_id: str, report: Report) -> bytes:
-    """The JSON form of one report, as one line.
-
-    Raises:
-        ValueError: its digest does not have 16 bytes.
-    """
+    """Return the JSON form of one report, as one line; ValueError if its digest does not have 16 bytes."""
     _check_digest(report)
     document = {
         "v": VERSION,

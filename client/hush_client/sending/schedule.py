@@ -38,11 +38,9 @@ from hush_common.wire import report_digest_of
 
 _LOG = logging.getLogger(__name__)
 
-Clock = Callable[[], datetime]
-"""The current time, aware."""
+Clock = Callable[[], datetime]  # the current time, aware
 
-LONGEST_SPREAD = 7 * 24 * 3600.0
-"""Seconds."""
+LONGEST_SPREAD = 7 * 24 * 3600.0  # seconds
 
 _NAP = 60.0  # seconds until the wall clock is read again; the loop's clock stops while the machine sleeps
 
@@ -158,8 +156,7 @@ class Schedule:
 
 
 _FIRST_PAUSE = 10.0  # seconds
-LONGEST_PAUSE = 3600.0
-"""Seconds."""
+LONGEST_PAUSE = 3600.0  # seconds
 
 _OF_ALL = (Undelivered.FORBIDDEN, Undelivered.NO_SUBSCRIBER, Undelivered.OVER_QUOTA)
 """Reasons that concern every report to a topic: one report is tried again, and the others wait for the answer."""
@@ -167,8 +164,7 @@ _OF_ALL = (Undelivered.FORBIDDEN, Undelivered.NO_SUBSCRIBER, Undelivered.OVER_QU
 _OF_ONE = frozenset({0x81, 0x82, 0x87, 0x90, 0x95, 0x97, 0x99})
 """Reasons with which a broker ends a connection because of the message that it has just read."""
 
-_STRIKES = 5
-"""Connections that end at the same message, without a reason, before the others go first."""
+_STRIKES = 5  # connections that end at the same message, without a reason, before the others go first
 
 
 @dataclass(slots=True)
@@ -334,12 +330,9 @@ class RecallHandler:
         self.retention = retention
         self.place: str = f"{broker.partition('?')[0]} {retention.sender}"
         """Broker (without the files that an address may name) and sender: an entry is sent again to the same place."""
-        self.earlier: frozenset[str] = frozenset()
-        """Recall topics of the reports that earlier runs have kept."""
-        self.elsewhere: int = 0
-        """Number of entries that earlier runs have kept for another place."""
-        self.resent: int = 0
-        """How often an entry was sent again, and acknowledged."""
+        self.earlier: frozenset[str] = frozenset()  # recall topics of the reports that earlier runs have kept
+        self.elsewhere: int = 0  # number of entries that earlier runs have kept for another place
+        self.resent: int = 0  # how often an entry was sent again, and acknowledged
         self._state, self._schedule, self._clock = state, schedule, clock
         self._subscribe = subscribe
         self._size = 0

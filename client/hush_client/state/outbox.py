@@ -37,16 +37,13 @@ CREATE TABLE recall (
 CREATE TABLE planned (sequence INTEGER PRIMARY KEY, id BLOB NOT NULL, due INTEGER NOT NULL);
 """
 
-_NEAR = 4
-"""Reading this many entries for one wanted entry costs less than another statement."""
+_NEAR = 4  # reading this many entries for one wanted entry costs less than another statement
 _LATE = LAST_COUNTED // timedelta(milliseconds=1)
 _SELECT = "SELECT sequence, topic, payload, not_before, delay, closes FROM outbox"
 _SKEW = CLOCK_SKEW // timedelta(milliseconds=1)
 _SIZE = "length(payload) + length(topic) + length(place)"
-_DIGEST = f"substr(payload, {DIGEST.start + 1}, {DIGEST.stop - DIGEST.start})"
-"""The bytes of the digest in a frame."""
-_REMEMBERED = 1000 * (int(KEPT_FOR.total_seconds()) + 2 * LONGEST_OVER)
-"""Milliseconds; no recall is open for this long."""
+_DIGEST = f"substr(payload, {DIGEST.start + 1}, {DIGEST.stop - DIGEST.start})"  # the bytes of the digest in a frame
+_REMEMBERED = 1000 * (int(KEPT_FOR.total_seconds()) + 2 * LONGEST_OVER)  # milliseconds; no recall is open for this long
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,11 +147,7 @@ class Channel(Mechanism):
         return tuple(tuple(accumulate(row)) for row in self.weights)
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
-        """The body of a report: the number of one output.
-
-        Raises:
-            ValueError: `index` outside [0, m].
-        """
+        """Return the body of a report, the number of one output; ValueError if `index` is outside [0, m]."""
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")
         level, rest = divmod(index * (len(self.weights) - 1), self.steps)

@@ -81,10 +81,9 @@ class Laplace(Mechanism):
         return self.variance / self.steps**2
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
-        """The body of a report: one integer in [-W, m + W].
+        """Return the body of a report, one integer in [-W, m + W]; ValueError if `index` is outside [0, m].
 
-        Raises:
-            ValueError: `index` outside [0, m]. (Checked before the draw: privacy rests on it.)
+        That is checked before the draw: privacy depends on it.
         """
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")

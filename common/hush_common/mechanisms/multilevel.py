@@ -114,11 +114,7 @@ class Multilevel(LevelMechanism):
         return Fraction(WEIGHT_OF_TRUTH - self.lie, self.total)
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
-        """The body of a report: one level in [0, G].
-
-        Raises:
-            ValueError: `index` outside [0, m].
-        """
+        """Return the body of a report, one level in [0, G]; ValueError if `index` is outside [0, m]."""
         if not 0 <= index <= self.steps:
             raise ValueError(f"the index is outside [0, {self.steps}]")
         return (self.level_of(index, rng.randbelow(self.draws)),)

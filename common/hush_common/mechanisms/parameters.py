@@ -57,11 +57,7 @@ class Coins:
 
     @classmethod
     def read(cls, document: object) -> "Coins":
-        """From the table `coins` of a task document.
-
-        Raises:
-            TaskError: naming the field and the remedy.
-        """
+        """Read the table `coins` of a task document; a TaskError names the field and the remedy."""
         fields = Fields(document, "coins")
         coins = cls(*(_probability(f"coins.{name}", fields.text(name)) for name in ("truth", "yes")))
         fields.end()
@@ -113,11 +109,7 @@ class ChannelTable:
 
     @classmethod
     def read(cls, document: object) -> "ChannelTable":
-        """From the table `table` of a task document.
-
-        Raises:
-            TaskError: naming the field and the remedy.
-        """
+        """Read the table `table` of a task document; a TaskError names the field and the remedy."""
         fields = Fields(document, "table")
         rows = enumerate(fields.items("weights"))
         weights = tuple(integers(f"table.weights.{place}", row) for place, row in rows)
@@ -148,11 +140,7 @@ def grid() -> tuple[Fraction, ...]:
 
 
 def grid_point(epsilon: Fraction) -> Fraction:
-    """The nearest one that is not above `epsilon`.
-
-    Raises:
-        TaskError: all are.
-    """
+    """Return the largest grid point that is not above `epsilon`; TaskError if there is none."""
     place = bisect_right(grid(), epsilon)
     if place == 0:
         raise TaskError(
@@ -164,20 +152,12 @@ def grid_point(epsilon: Fraction) -> Fraction:
 
 
 def shipped_at(epsilon: Fraction) -> ChannelTable:
-    """The shipped table for the epsilon of one report: that of `grid_point`.
-
-    Raises:
-        TaskError: none is shipped for it.
-    """
+    """Return the shipped table for the epsilon of one report, that of `grid_point`; TaskError if there is none."""
     return _decoded(grid_point(epsilon))
 
 
 def shipped(name: str) -> ChannelTable:
-    """A shipped table by name, `epsilon-1` for example.
-
-    Raises:
-        TaskError: there is no such table.
-    """
+    """Return a shipped table by name, for example `epsilon-1`; TaskError if there is none."""
     for epsilon in grid():
         if name == f"{_NAME}{decimal_text(epsilon)}":
             return _decoded(epsilon)
@@ -255,11 +235,7 @@ class Parameters:
 
     @classmethod
     def read(cls, document: Fields, table: object) -> "Parameters":
-        """From a task document.
-
-        Raises:
-            TaskError: naming the field and the remedy.
-        """
+        """Read the parameters of a task document; a TaskError names the field and the remedy."""
         coins = document.anything("coins", None)
         return cls(
             levels=document.some_integers("levels"),
@@ -290,11 +266,7 @@ class Parameters:
         return frozenset(field.name for field in fields(self) if getattr(self, field.name) not in (None, ()))
 
     def check(self, mechanism: str, takes: frozenset[str], optional: frozenset[str], offers: int) -> None:
-        """Refuse what the mechanism of that name does not have, what it lacks, and numbers for other offers.
-
-        Raises:
-            TaskError: naming the field and the remedy.
-        """
+        """Raise TaskError for an unknown or missing parameter, or numbers for other offers."""
         given = self.given
         for name in (field.name for field in fields(self)):
             if name in given and name not in takes:
@@ -310,11 +282,7 @@ class Parameters:
 
 
 def within(field: str, value: int, most: int) -> int:
-    """The parameter, if it is from 1 to `most`.
-
-    Raises:
-        TaskError: it is not.
-    """
+    """Return the parameter; TaskError unless it is from 1 to `most`."""
     if not 1 <= value <= most:
         raise TaskError(field, f"{value} is outside 1 to {most}")
     return value

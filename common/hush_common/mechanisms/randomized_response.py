@@ -106,11 +106,7 @@ class RandomizedResponse(LevelMechanism):
         return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
-        """The body of a report: 0 or 1.
-
-        Raises:
-            ValueError: `index` is neither 0 nor 1.
-        """
+        """Return the body of a report, 0 or 1; ValueError if `index` is neither."""
         if index not in (0, 1):
             raise ValueError("the index is neither 0 nor 1")
         return (int(rng.randbelow(self.total) < self.ones[index]),)

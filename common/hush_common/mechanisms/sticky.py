@@ -69,11 +69,7 @@ class Memory:
         return cls(rng.randbelow(steps), reports, rng.randbelow(steps + 1))
 
     def body(self, mechanism: LevelMechanism, index: int | None) -> tuple[int, ...]:
-        """The body of a report about a value at `index`; None stands for a missing one.
-
-        Raises:
-            ValueError: the index, or the substitute, outside [0, m].
-        """
+        """Return the body of a report about a value at `index`, or a missing one (None); ValueError outside [0, m]."""
         steps, levels = mechanism.grid
         index = self.substitute if index is None else index
         if not 0 <= index <= steps:

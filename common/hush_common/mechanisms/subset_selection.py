@@ -249,11 +249,7 @@ class SubsetSelection(Mechanism):
         return float(max(self.law.noise))
 
     def perturb(self, index: int, rng: Rng) -> tuple[int, ...]:
-        """The body of a report: a set of w categories, as bits.
-
-        Raises:
-            ValueError: `index` outside [0, k).
-        """
+        """Return the body of a report, a set of w categories as bits; ValueError if `index` is outside [0, k)."""
         if not 0 <= index < self.categories:
             raise ValueError(f"the index is outside [0, {self.categories})")
         with_truth, total = self._odds

@@ -103,11 +103,7 @@ class Vector(Mechanism):
         return subsets, subsets * self.part.draws**self.sampled
 
     def perturb(self, index: tuple[int, ...], rng: Rng) -> tuple[int, ...]:
-        """The body of a report: coordinate and level for each that was drawn.
-
-        Raises:
-            ValueError: not d indices, or one outside the grid.
-        """
+        """Return the body: coordinate and level for each drawn one; ValueError if `index` is not d grid indices."""
         if len(index) != self.coordinates or min(index) < 0 or max(index) > self.steps:
             raise ValueError(f"the index is not a vector of {self.coordinates} integers in [0, {self.steps}]")
         if self.sampled > _FEW:

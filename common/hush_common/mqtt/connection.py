@@ -147,8 +147,7 @@ class AckQueue:
 
 _PIECES_AT_ONCE = 4
 _TICK_SECONDS = 1.0
-TOO_LARGE = 0x95
-"""The reason code of MQTT 5 for a packet that is longer than the broker takes."""
+TOO_LARGE = 0x95  # the reason code of MQTT 5 for a packet that is longer than the broker takes
 
 
 class NoConnackError(aiomqtt.MqttError):
@@ -486,11 +485,9 @@ def _topic(name: bytes) -> str:
 
 _CONNECT_SECONDS = 10.0
 _BATCH_BYTES = 3 * 1024 * 1024
-_REFUSED = 0x80
-"""A reason from here on means no, in a subscription's acknowledgement as in any other."""
+_REFUSED = 0x80  # a reason from here on means no, in a subscription's acknowledgement as in any other
 _WRONG_VERSION = 0x84
-_LOGIN = (0x86, 0x87, 0x8A, 0x8C)
-"""Bad user name or password, not authorized, banned, bad method."""
+_LOGIN = (0x86, 0x87, 0x8A, 0x8C)  # bad user name or password, not authorized, banned, bad method
 
 _VERSIONS = {"3.1.1": aiomqtt.ProtocolVersion.V311, "5": aiomqtt.ProtocolVersion.V5}
 
