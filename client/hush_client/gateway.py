@@ -575,13 +575,7 @@ class Gateway:
         await self._end.aclose()
 
     async def report(
-        self,
-        device: str,
-        task_id: str,
-        value: object,
-        *,
-        timeout: float | None = 30.0,
-        epsilon: Fraction | None = None,
+        self, device: str, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: Fraction | None = None
     ) -> Receipt:
         """Answer the current round of a task for one device, at most once, and wait for the broker.
 

@@ -55,8 +55,7 @@ class _Caps:
 def run(
     state: StateDirectory = None,
     lifetime: Annotated[
-        str,
-        typer.Option(help=f"Largest total epsilon of all tasks with one purpose; {_SHELLS} if not given."),
+        str, typer.Option(help=f"Largest total epsilon of all tasks with one purpose; {_SHELLS} if not given.")
     ] = "",
     total: Annotated[
         str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")

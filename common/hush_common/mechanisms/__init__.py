@@ -13,13 +13,4 @@ from hush_common.mechanisms.registry import Offers
 from hush_common.mechanisms.subset_selection import SubsetSelection
 from hush_common.mechanisms.vector import Vector
 
-__all__ = [
-    "Channel",
-    "Laplace",
-    "Mechanism",
-    "Multilevel",
-    "Offers",
-    "RandomizedResponse",
-    "SubsetSelection",
-    "Vector",
-]
+__all__ = ["Channel", "Laplace", "Mechanism", "Multilevel", "Offers", "RandomizedResponse", "SubsetSelection", "Vector"]

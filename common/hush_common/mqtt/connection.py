@@ -200,11 +200,7 @@ class MqttClient(aiomqtt.Client):
         """Cut messages whose payload is longer than `most` bytes; `name` is the broker's, for the log."""
         check = limit_packets(self._client, most, name)
         self._incoming = Incoming(
-            self._client,
-            longest_packet(most),
-            check,
-            messages=self._deliver,
-            acknowledged=self._outgoing.acknowledged,
+            self._client, longest_packet(most), check, messages=self._deliver, acknowledged=self._outgoing.acknowledged
         )
 
     def set_aside(self, wanted: str, to: Callable[[str, bytes], object], *, copy: bool) -> None:
