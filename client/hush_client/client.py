@@ -13,7 +13,6 @@ from hush_common.topics import is_sender
 if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
-    from types import TracebackType
 
     from hush_client.gateway import OnMissing, ReceiptCallback, Source
     from hush_client.policy import Policy
@@ -86,10 +85,8 @@ class Client:
         await self._gateway.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: "TracebackType | None"
-    ) -> None:
-        await self._gateway.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *error: object) -> None:
+        await self._gateway.__aexit__(*error)
 
     async def report(
         self, task_id: str, value: object, *, timeout: float | None = 30.0, epsilon: "Fraction | None" = None

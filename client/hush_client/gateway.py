@@ -18,7 +18,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP, check_seconds, check_type, not_a_sender
@@ -96,17 +95,8 @@ class GatewayConfig:
         """Return the question, with its time of sending; the delay starts after the `patience` ms of a source."""
         now = self.clock()
         delay = patience + draw_delay(self.spread, task, now + timedelta(milliseconds=patience))
-        return Question(
-            task=task,
-            topic=report_topic(task.id, self.name),
-            policy=self.policy,
-            now=now,
-            epsilon=epsilon,
-            not_before=milliseconds(now) + delay,
-            delay=delay,
-            capacity=self.capacity,
-            frame=self.frame,
-        )
+        topic, not_before = report_topic(task.id, self.name), milliseconds(now) + delay
+        return Question(task, topic, self.policy, now, epsilon, not_before, delay, self.capacity, self.frame)
 
 
 def check_names(devices: Iterable[str]) -> None:
@@ -568,9 +558,7 @@ class Gateway:
             self._end = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._service = None
         await self._end.aclose()
 

@@ -2,30 +2,25 @@
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from fractions import Fraction
 from typing import Literal
 
 from hush_common.domain import Coercion
+from hush_common.errors import ExplainedEnum
 from hush_common.topics import Acknowledgement
 
 _FIRST_REFUSAL = 0x80  # reason codes from here on are refusals
 
 
-class Undelivered(StrEnum):
+class Undelivered(ExplainedEnum):
     """Why the broker does not have a report that it was sent. The charge remains; the same bytes are sent again."""
 
-    FORBIDDEN = "forbidden"
-    NO_SUBSCRIBER = "no_subscriber"
-    OVER_QUOTA = "over_quota"
-    TOO_LARGE = "too_large"
-    INVALID = "invalid"
-    REFUSED = "refused"
-
-    @property
-    def meaning(self) -> str:
-        """One line for a person."""
-        return _WHY_UNDELIVERED[self]
+    FORBIDDEN = "forbidden", "the broker's access rules forbid it; correct them, or this device's user and name"
+    NO_SUBSCRIBER = "no_subscriber", "no client has subscribed to such reports; start the aggregator or name its broker"
+    OVER_QUOTA = "over_quota", "a quota of the broker is used up; raise its limits"
+    TOO_LARGE = "too_large", "it is longer than the broker accepts; raise its limit of packets or messages"
+    INVALID = "invalid", "the broker does not accept payloads of this form; correct its rules"
+    REFUSED = "refused", "the broker refuses it without a reason; read its log"
 
     @classmethod
     def of(cls, answer: Acknowledgement) -> "Undelivered | None":
@@ -42,47 +37,24 @@ _REASON_CODES = {
     0x99: Undelivered.INVALID,
 }
 
-_WHY_UNDELIVERED = {
-    Undelivered.FORBIDDEN: "the broker's access rules forbid it; correct them, or the user and the name of this device",
-    Undelivered.NO_SUBSCRIBER: "no client has subscribed to such reports; start the aggregator, or name its broker",
-    Undelivered.OVER_QUOTA: "a quota of the broker is used up; raise its limits",
-    Undelivered.TOO_LARGE: "it is longer than the broker accepts; raise its limit of packets or messages",
-    Undelivered.INVALID: "the broker does not accept payloads of this form; correct its rules",
-    Undelivered.REFUSED: "the broker refuses it without a reason; read its log",
-}
-
 
 Status = Literal["sent", "queued", "undelivered", "already_answered", "refused"]
 
 
-class Reason(StrEnum):
+class Reason(ExplainedEnum):
     """Why a device refuses to answer, never because of a value. Nothing is drawn, spent or sent."""
 
-    EPSILON_TOO_LARGE = "epsilon_too_large"
-    OVER_BUDGET = "over_budget"
-    OVER_TOTAL = "over_total"
-    CHANGES_SHOW = "changes_show"
-    TASK_CHANGED = "task_changed"
-    NOT_OPEN = "not_open"
-    CLOSED = "closed"
-    OUTBOX_FULL = "outbox_full"
-
-    @property
-    def meaning(self) -> str:
-        """One line for a person."""
-        return _MEANING[self]
-
-
-_MEANING = {
-    Reason.EPSILON_TOO_LARGE: "the task costs more than this device allows a single task",
-    Reason.OVER_BUDGET: "the answer would exceed the lifetime budget that this device grants the task's purpose",
-    Reason.OVER_TOTAL: "the answer would exceed the lifetime budget that this device grants all purposes together",
-    Reason.CHANGES_SHOW: "its repeated answer reveals when the value changes, and this device does not allow that",
-    Reason.TASK_CHANGED: "this device has answered a different task under the same id",
-    Reason.NOT_OPEN: "the task has not opened yet",
-    Reason.CLOSED: "the task is closed",
-    Reason.OUTBOX_FULL: "too many reports are already waiting for the broker; check the connection and answer later",
-}
+    EPSILON_TOO_LARGE = "epsilon_too_large", "the task costs more than this device allows a single task"
+    OVER_BUDGET = "over_budget", "the answer would exceed this device's lifetime budget for the task's purpose"
+    OVER_TOTAL = "over_total", "the answer would exceed this device's lifetime budget for all purposes together"
+    CHANGES_SHOW = (
+        "changes_show",
+        "its repeated answer reveals when the value changes, which this device does not allow",
+    )
+    TASK_CHANGED = "task_changed", "this device has answered a different task under the same id"
+    NOT_OPEN = "not_open", "the task has not opened yet"
+    CLOSED = "closed", "the task is closed"
+    OUTBOX_FULL = "outbox_full", "too many reports wait for the broker; check the connection and answer later"
 
 
 _CAVEAT = "a client has subscribed to such reports; the broker does not say whether it is the aggregator"

@@ -15,7 +15,6 @@ from hush_common.broker_url import BrokerUrl
 
 if TYPE_CHECKING:
     from fractions import Fraction
-    from types import TracebackType
 
     from hush_client.gateway import OnMissing, ReceiptCallback, Source
     from hush_client.policy import Policy
@@ -66,7 +65,7 @@ class SyncClient:
         if self._loop is not None:
             raise RuntimeError("the client is already open")
         self._loop = asyncio.new_event_loop()
-        # A daemon: a program that forgets to close it still ends; the next run sends what is stored.
+        # A daemon: a program that does not close it still ends; the next run sends what is stored.
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="hush-client", daemon=True)
         self._thread.start()
         try:
@@ -76,11 +75,9 @@ class SyncClient:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: "TracebackType | None"
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         try:
-            self._call(self._client.__aexit__(kind, error, traceback))
+            self._call(self._client.__aexit__(*error))
         finally:
             self._stop()
 
@@ -100,18 +97,8 @@ class SyncClient:
         on_receipt: "ReceiptCallback | None" = None,
     ) -> None:
         """Answer a task from a source of values while the client is open; see `Gateway.answer`."""
-        self._call(
-            _soon(
-                partial(
-                    self._client.answer,
-                    task_id,
-                    source,
-                    source_timeout=source_timeout,
-                    absent=absent,
-                    on_receipt=on_receipt,
-                )
-            )
-        )
+        answer = partial(self._client.answer, source_timeout=source_timeout, absent=absent, on_receipt=on_receipt)
+        self._call(_soon(answer, task_id, source))
 
     @property
     def trouble(self) -> str:
@@ -146,11 +133,8 @@ class SyncClient:
         """Run a coroutine in the client's thread and wait; Ctrl-C cancels it there, which loses nothing."""
         if self._loop is None or threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError(
-                "the client is closed; use it inside `with`"
-                if self._loop is None
-                else "a callback runs in the client's thread and cannot wait for it; start a thread of your own"
-            )
+            inside = "a callback runs in the client's thread and cannot wait for it; start your own thread"
+            raise RuntimeError("the client is closed; use it inside `with`" if self._loop is None else inside)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -169,7 +153,7 @@ class SyncClient:
 
 
 async def _soon(function: Callable[..., _T], *arguments: object) -> _T:
-    """Call a function of the client in the event loop."""
+    """Call a function in the event loop."""
     return function(*arguments)
 
 
@@ -178,7 +162,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         left = asyncio.all_tasks(loop)
-        for task in left:  # calls of other threads, which would wait for ever
+        for task in left:  # calls of other threads, which would wait forever
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.wait(left))

@@ -18,6 +18,8 @@ value: a device answers with any value (`hush_common.domain`), and no message co
 """
 
 import re
+from enum import StrEnum
+from typing import Self
 
 _LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed in the wrong place
 
@@ -26,6 +28,17 @@ def printable(text: str) -> str:
     """Return `text` as one line without control characters, changes of direction, and logins."""
     shown = text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return _LOGIN.sub("…@", shown)
+
+
+class ExplainedEnum(StrEnum):
+    """Words of a protocol, each with its `meaning`: one line for a person."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str = "") -> Self:  # the default, for a type checker of `Words("word")`
+        self = str.__new__(cls, word)
+        self._value_, self.meaning = word, meaning
+        return self
 
 
 class HushError(Exception):

@@ -15,9 +15,9 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from hush_common.errors import ExplainedEnum
 from hush_common.rng import REPORT_ID_BYTES, ReportRng
 from hush_common.untrusted import REPORT, read_json
 
@@ -52,44 +52,22 @@ def report_digest_of(digest: bytes) -> bytes:
     return digest[:REPORT_DIGEST_BYTES]
 
 
-class Refusal(StrEnum):
+class Refusal(ExplainedEnum):
     """Reasons for which an aggregator refuses a report. The report is acknowledged, counted here, and not stored."""
 
-    MALFORMED = "malformed"
-    UNKNOWN_VERSION = "unknown_version"
-    UNKNOWN_TASK = "unknown_task"
-    TASK_LIMIT = "task_limit"
-    BAD_SENDER = "bad_sender"
-    WRONG_TOPIC = "wrong_topic"
-    WRONG_DIGEST = "wrong_digest"
-    UNKNOWN_ROUND = "unknown_round"
-    NOT_OPEN = "not_open"
-    CLOSED = "closed"
-    OUT_OF_RANGE = "out_of_range"
-    DUPLICATE = "duplicate"
-    QUOTA = "quota"
-
-    @property
-    def meaning(self) -> str:
-        """One line for a person."""
-        return _MEANING[self]
-
-
-_MEANING = {
-    Refusal.MALFORMED: "the payload is not a frame or a JSON report of this protocol",
-    Refusal.UNKNOWN_VERSION: "the payload declares a version of the protocol that this aggregator does not speak",
-    Refusal.UNKNOWN_TASK: "no task of that name was published",
-    Refusal.TASK_LIMIT: "its task is published, but no further task found on the broker can be counted",
-    Refusal.BAD_SENDER: "the sender in its topic is not 1 to 128 of A-Z a-z 0-9 . _ @ : -, a letter or digit first",
-    Refusal.WRONG_TOPIC: "the report names another task than the topic it came on",
-    Refusal.WRONG_DIGEST: "the report answers another version of the task (other bounds, another epsilon)",
-    Refusal.UNKNOWN_ROUND: "the task has no such round",
-    Refusal.NOT_OPEN: "the task, or the round, has not opened yet",
-    Refusal.CLOSED: "the task is closed",
-    Refusal.OUT_OF_RANGE: "no device that follows the mechanism can produce this body",
-    Refusal.DUPLICATE: "a report with this id is already counted",
-    Refusal.QUOTA: "its sender has reached its limit of reports in this round",
-}
+    MALFORMED = "malformed", "the payload is not a frame or a JSON report of this protocol"
+    UNKNOWN_VERSION = "unknown_version", "the payload declares a protocol version that this aggregator does not support"
+    UNKNOWN_TASK = "unknown_task", "no task of that name was published"
+    TASK_LIMIT = "task_limit", "its task is published, but no further task found on the broker can be counted"
+    BAD_SENDER = "bad_sender", "the topic's sender is not 1 to 128 of A-Z a-z 0-9 . _ @ : -, a letter or digit first"
+    WRONG_TOPIC = "wrong_topic", "the report names another task than the topic it came on"
+    WRONG_DIGEST = "wrong_digest", "the report answers another version of the task (other bounds, another epsilon)"
+    UNKNOWN_ROUND = "unknown_round", "the task has no such round"
+    NOT_OPEN = "not_open", "the task, or the round, has not opened yet"
+    CLOSED = "closed", "the task is closed"
+    OUT_OF_RANGE = "out_of_range", "no device that follows the mechanism can produce this body"
+    DUPLICATE = "duplicate", "a report with this id is already counted"
+    QUOTA = "quota", "its sender has reached its limit of reports in this round"
 
 
 HEADER = struct.Struct(f">BBH{REPORT_DIGEST_BYTES}sI")

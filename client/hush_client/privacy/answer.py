@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
+from typing import Literal
 
 from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
@@ -142,19 +143,9 @@ def _charge(
     task = decision.task
     if drawn.memory is not None:
         ledger.keep_memory(connection, device, task.id, drawn.memory)
-    charge = ledger.Charge(
-        device=device,
-        task=task.id,
-        round=decision.round,
-        digest=task.digest,
-        purpose=task.purpose,
-        mechanism=task.mechanism,
-        epsilon=decision.cost,
-        report_id=drawn.report.id,
-        charged_at=question.now,
-        sequence=sequence,
-        kind="memo" if decision.repeats else "draw",
-    )
+    about = device, task.id, decision.round, task.digest, task.purpose, task.mechanism
+    kind: Literal["draw", "memo"] = "memo" if decision.repeats else "draw"
+    charge = ledger.Charge(*about, decision.cost, drawn.report.id, question.now, sequence, kind)
     return ledger.charge(connection, charge)
 
 

@@ -147,18 +147,10 @@ def resent(connection: sqlite3.Connection, sequences: Mapping[int, int]) -> None
 
 def refuse(connection: sqlite3.Connection, entry: RefusedAnswer) -> None:
     """Store a refusal, unless the same one is stored already."""
-    connection.execute(
-        "INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            entry.device,
-            entry.task,
-            _NO_ROUND if entry.round is None else entry.round,
-            entry.reason,
-            entry.purpose,
-            _text(entry.epsilon),
-            entry.refused_at.isoformat(timespec="seconds"),
-        ),
-    )
+    round_ = _NO_ROUND if entry.round is None else entry.round
+    moment = entry.refused_at.isoformat(timespec="seconds")
+    row = entry.device, entry.task, round_, entry.reason, entry.purpose, _text(entry.epsilon), moment
+    connection.execute("INSERT OR IGNORE INTO refusal VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def refusals(connection: sqlite3.Connection) -> list[RefusedAnswer]:
