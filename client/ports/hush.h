@@ -22,7 +22,7 @@ typedef enum {
     HUSH_OK = 0,
     HUSH_ARGUMENT,  /* an argument outside what the function states */
     HUSH_SPACE,     /* the caller's buffer is too small */
-    HUSH_RANDOM,    /* the source of randomness failed, or does not behave as one */
+    HUSH_RANDOM,    /* the source of randomness failed, or is not random */
     HUSH_MALFORMED, /* the task is not a UTF-8 JSON object of printable characters */
     HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
     HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */

@@ -1,14 +1,14 @@
 """hush for devices that run MicroPython: from a published task and a private value to the payload of one report.
 
-One file; it imports `os`, `struct`, `hashlib` and `binascii` alone, and runs on CPython too. Integers only: bounds and
-values are read from their text, because the floats of a microcontroller may have 32 bits and round as they like. The
+One file; it imports only `os`, `struct`, `hashlib` and `binascii`, and runs on CPython too. Integers only: bounds and
+values are read from their text, because the floats of a microcontroller may have 32 bits and round differently. The
 interpreter needs long integers (MICROPY_LONGINT_IMPL_MPZ, the default of every port with more than a few KB).
 
 WHAT THIS CODE DOES NOT DO: it keeps no ledger and no outbox. Each call of `answer` is a new draw and spends epsilon
 again. The caller must store the payload AND the charge durably before the first network byte, must send those same
 bytes until the broker acknowledges, and must never answer a task twice. docs/wire.md shows how.
 """
-# ruff: noqa: INP001, PLR2004 - copied to a device as one file; the numbers of the wire stand where they are read
+# ruff: noqa: INP001, PLR2004 - copied to a device as one file; the numbers of the wire are where they are read
 
 import binascii
 import hashlib
@@ -24,7 +24,7 @@ _TASK_BYTES = 64 * 1024
 _PRECISION = 512
 _BEYOND = 1024
 _SPACE = b" \t\r\n"
-# Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
+# Illegal characters: controls, formats, white space but the space, private use; docs/wire.md has the list.
 _UNPRINTABLE = (
     (0x7F, 0xA0),
     (0xAD, 0xAD),
@@ -69,7 +69,7 @@ _TASK_FIELDS = (
     "closes",
 )
 _DOMAIN_FIELDS = ("kind", "lower", "upper", "outside", "unit")
-_BROKEN = "the source of randomness does not behave as one; nothing was answered"
+_BROKEN = "the source of randomness is not random; nothing was answered"
 _RECALL_FIELDS = ("v", "task", "digest", "id", "over")
 RECALL_BYTES = 512
 RECALL_EVERY = 3600
@@ -81,9 +81,9 @@ _NEEDED = ("id", "epsilon", "mechanism", "domain", "rounds")
 class HushError(Exception):
     """What went wrong, in one line that never contains a value. `status` is one of the words below.
 
-    argument · random (the source failed) · malformed (no JSON object of printable UTF-8) · task (a field is missing,
-    unknown, illegal, or asks for what this code cannot do) · epsilon (not exact, out of range, above the device's
-    limit) · not_open · closed. None is about a value: whatever it is, a task is answered, or silence would tell of it.
+    argument · random (the source failed) · malformed (not a JSON object of printable UTF-8) · task (a field is missing,
+    unknown, illegal, or requires what this code cannot do) · epsilon (not exact, out of range, above the device's
+    limit) · not_open · closed. None is about a value: a task is answered for every value, or silence would reveal it.
     """
 
     def __init__(self, status: str, message: str) -> None:
@@ -92,9 +92,9 @@ class HushError(Exception):
 
 
 class SystemRandom:
-    """The randomness of the machine, and what is drawn from it. There is no seed: a seed gives no privacy.
+    """The randomness of the machine. There is no seed: a seed gives no privacy.
 
-    On a microcontroller look up where `os.urandom` comes from: some need the radio switched on to be random at all.
+    Look up where your microcontroller's `os.urandom` comes from: on some it is random only while the radio is on.
     """
 
     def token_bytes(self, count: int) -> bytes:
@@ -103,7 +103,7 @@ class SystemRandom:
         return os.urandom(count)
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n), exactly, by rejection; one try in 256 or less is refused."""
+        """Return a uniform integer in [0, n), exactly, by rejection; at most one try in 256 is rejected."""
         size = (_bits(n) + 15) >> 3
         span = 1 << (size << 3)
         limit = span - span % n  # a multiple of n: below it every remainder is equally likely
@@ -128,7 +128,7 @@ def _bits(n: int) -> int:
 
 
 def _nearest(numerator: int, denominator: int) -> tuple[int, int] | None:
-    """The binary64 nearest to a fraction ≥ 0, ties to even; None if that is infinite."""
+    """Return the binary64 nearest to a fraction ≥ 0, ties to even; None if that is infinite."""
     if numerator == 0:
         return 0, 0
     exponent = max(_bits(numerator) - _bits(denominator) - 53, -1074)
@@ -144,7 +144,7 @@ def _nearest(numerator: int, denominator: int) -> tuple[int, int] | None:
 
 
 def _split(text: str, marks: str) -> tuple[str, str]:
-    """What stands before the first of `marks`, and from there on."""
+    """Split a text before the first of `marks`."""
     place = 0
     while place < len(text) and text[place] not in marks:
         place += 1
@@ -156,9 +156,9 @@ def _are_digits(text: str) -> bool:
 
 
 def _decimal(text: str) -> tuple[int, int] | None:
-    """[+-] digits [. digits] [e [+-] digits], or [+-] inf or infinity, as a signed binary64; None if it is none.
+    """Parse [+-] digits [. digits] [e [+-] digits], or [+-] inf or infinity, as a signed binary64; else return None.
 
-    What is beyond all binary64 numbers has the exponent _BEYOND.
+    A number beyond all binary64 numbers has the exponent _BEYOND.
     """
     negative = text[:1] == "-"
     beyond = (-1, _BEYOND) if negative else (1, _BEYOND)
@@ -185,7 +185,7 @@ def _decimal(text: str) -> tuple[int, int] | None:
 
 
 def _aligned(numbers: list[tuple[int, int]]) -> tuple[list[int], int]:
-    """Numbers as integers in units of one power of two, and its exponent."""
+    """Return the numbers as integers in units of one power of two, and its exponent."""
     least = min(exponent for _, exponent in numbers)
     return [mantissa << (exponent - least) for mantissa, exponent in numbers], least
 
@@ -194,7 +194,7 @@ def _aligned(numbers: list[tuple[int, int]]) -> tuple[list[int], int]:
 
 
 def _exact(text: object) -> tuple[int, int] | None:
-    """1 to 3 digits [. 1 to 18 digits] [e [-] digit] as (numerator, power of ten below it); None if it is not exact."""
+    """Parse 1 to 3 digits [. 1 to 18 digits] [e [-] digit] as (numerator, power of ten); None if it is not exact."""
     if not isinstance(text, str):
         return None
     head, tail = _split(text, "eE")
@@ -209,7 +209,7 @@ def _exact(text: object) -> tuple[int, int] | None:
 
 
 def _epsilon(text: str, limit: tuple[int, int]) -> tuple[int, int]:
-    """An exact epsilon in [0.000001, 50], at most `limit`."""
+    """Return an exact epsilon in [0.000001, 50], at most `limit`."""
     found = _exact(text)
     if found is None:
         raise HushError("epsilon", "the task's epsilon is not an exact decimal number")
@@ -235,7 +235,7 @@ def weight_of_lie(numerator: int, denominator: int) -> int:
         high_term = -(-high_term * numerator // (denominator * j))
         low, high = low + low_term, high + high_term
     above, below = TRUTH * one // low, TRUTH * one // (high + high_term)
-    if above != below:  # cannot happen: e^epsilon is irrational, and 300 bits are to spare
+    if above != below:  # cannot happen: e^epsilon is irrational, and there are 300 spare bits
         raise HushError("epsilon", "too little precision for this epsilon")
     return below + 1
 
@@ -296,17 +296,17 @@ def _multilevel(lie: int, levels: int, index: int, rng: SystemRandom) -> int:
     return other + 1 if other >= level else other
 
 
-# ---- reading a task: only what is understood completely; everything else is refused
+# ---- reading a task: anything that is not understood completely is refused
 
 
 class _Reader:
-    """Takes a JSON text apart from left to right."""
+    """Parses a JSON text from left to right."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
     def peek(self) -> bytes:
-        """The next byte after white space; nothing at the end."""
+        """Return the next byte after white space; empty at the end."""
         while self.at < len(self.data) and self.data[self.at] in _SPACE:
             self.at += 1
         return self.data[self.at : self.at + 1]
@@ -317,7 +317,7 @@ class _Reader:
         return found
 
     def line(self, most: int) -> bytes:
-        """A line for people of at most `most` characters; of escapes those of quote and backslash alone."""
+        """Return a line for people of at most `most` characters, which may escape only quotes and backslashes."""
         if not self.take(b'"'):
             raise HushError("task", "text is missing")
         start, characters = self.at, 0
@@ -339,14 +339,14 @@ class _Reader:
         return text
 
     def word(self, most: int) -> str:
-        """A string that matters, of at most `most` bytes and without any escape."""
+        """Return a string of at most `most` bytes without any escape."""
         text = self.line(_TASK_BYTES)
         if len(text) > most or b"\\" in text:
             raise HushError("task", "a word that no task has")
         return text.decode()
 
     def number(self, most: int) -> str:
-        """The text of a JSON number of at most `most` bytes."""
+        """Return the text of a JSON number of at most `most` bytes."""
         self.peek()
         start = self.at
         while self.data[self.at : self.at + 1] != b"" and self.data[self.at] in b"+-.0123456789eE":
@@ -367,7 +367,7 @@ class _Reader:
         return found
 
     def count(self, most: int) -> int:
-        """An integer from 1 to `most`."""
+        """Return an integer from 1 to `most`."""
         text = self.number(17)
         if not _are_digits(text) or not 1 <= int(text) <= most:
             raise HushError("task", "a number that is not an integer, or more than this program can do")
@@ -391,7 +391,7 @@ class _Reader:
         return name
 
     def moment(self) -> int:
-        """A moment as hush publishes it, `2026-01-31T23:00:00Z`, in Unix seconds."""
+        """Return a time as hush publishes it, `2026-01-31T23:00:00Z`, in Unix seconds."""
         text = self.word(23)
         parts = [text[0:4], text[5:7], text[8:10], text[11:13], text[14:16], text[17:19]]
         marks = [text[place : place + 1] for place in (4, 7, 10, 13, 16, 19)]
@@ -412,8 +412,8 @@ class _Reader:
 class Task:
     """A task from `read_task`: `id`, `digest` (32 bytes), `epsilon` (text, what an answer costs), `purpose` (raw JSON).
 
-    There is no field for a weight, a probability or a scale on purpose: they are made anew from the text of epsilon at
-    every answer, so that none can disagree with it.
+    It has no weight, probability or scale: every answer computes them from the text of epsilon, so that none can
+    disagree with it.
     """
 
     def __init__(self) -> None:
@@ -434,7 +434,7 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
         max_epsilon: the device's own limit, decimal text.
 
     Raises:
-        HushError: it is no task, or one that this code cannot answer.
+        HushError: it is not a task, or one that this code cannot answer.
     """
     limit = _exact(max_epsilon)
     if limit is None:
@@ -459,9 +459,9 @@ def read_task(payload: bytes, max_epsilon: str) -> Task:
 
 
 def _is_text(payload: bytes) -> bool:
-    """Whether it is UTF-8 without a character that is not printable; by hand: not every MicroPython looks at UTF-8.
+    """Whether it is printable UTF-8; not every MicroPython checks UTF-8.
 
-    Those below a space are white space between words; `_Reader.line` refuses them in texts.
+    Characters below the space are white space between words; `_Reader.line` refuses them in texts.
     """
     at, end = 0, len(payload)
     while at < end:
@@ -574,8 +574,8 @@ def _check(task: Task) -> None:
 class Report:
     """One perturbed answer: `digest` (the first 16 bytes of the task's), `round`, `id`, `body` and `value`.
 
-    `value` is what became of the value: "used", "moved" to a bound, or "replaced" where there was none. It is for the
-    person alone, and the maker of the device; never to be sent, stored, or shown to others.
+    `value` says how the value was used: "used", "moved" to a bound, or "replaced" if there was none. It is only for the
+    person and the maker of the device: never send, store or show it to others.
     """
 
     def __init__(self, digest: bytes, report_id: bytes, body: int, became: str) -> None:
@@ -585,21 +585,19 @@ class Report:
 def _check_type(value: object) -> None:
     if value is not None and not isinstance(value, str):
         kind = type(value).__name__
-        raise TypeError(
-            "value is of type " + kind + '; pass text such as "172.5" or "yes", or None where there is none'
-        )
+        raise TypeError("value is of type " + kind + '; pass text such as "172.5" or "yes", or None if there is none')
 
 
 def index_of(task: Task, value: str | None) -> tuple[int | None, str]:
-    """The integer that the mechanism sees, None where there is no value; and what became of the value.
+    """Return the integer that the mechanism sees, None if there is no value; and how the value was used.
 
     Args:
         task: what is asked.
         value: decimal text of a number (on a microcontroller make it of integers, not of a float), or one of yes, no,
-            true, false, 1 and 0. Any other text is no value, and so is None.
+            true, false, 1 and 0. Any other text, and None, is a missing value.
 
     Raises:
-        TypeError: the value is neither text nor None: a mistake of the program, so do not let a value choose its type.
+        TypeError: the value is neither text nor None: a mistake of the program. The type must not depend on the value.
     """
     _check_type(value)
     if task.kind == "bit":
@@ -617,7 +615,7 @@ def index_of(task: Task, value: str | None) -> tuple[int | None, str]:
 
 
 def perturb(task: Task, index: int, rng: SystemRandom) -> int:
-    """The body of a report: the only place where a value meets randomness."""
+    """Return the body of a report: the only place where a value meets randomness."""
     if not 0 <= index <= (1 if task.kind == "bit" else STEPS):
         raise HushError("argument", "the index is outside the domain")
     numerator, denominator = _epsilon(task.epsilon, task.limit)
@@ -632,10 +630,10 @@ def perturb(task: Task, index: int, rng: SystemRandom) -> int:
 
 
 def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report:
-    """One perturbed answer with a fresh id: ONE CHARGE of `task.epsilon`.
+    """Return one perturbed answer with a fresh id: ONE CHARGE of `task.epsilon`.
 
-    Whether and when this is called must not depend on the value: where one is missing, pass None. An index is then
-    drawn uniformly over the domain, and answered like any other.
+    Whether and when you call this must not depend on the value: if it is missing, pass None. An index is then drawn
+    uniformly over the domain, and answered like any other.
 
     Args:
         task: what is asked.
@@ -645,7 +643,7 @@ def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report
 
     Raises:
         TypeError: see `index_of`; nothing was answered.
-        HushError: likewise.
+        HushError: see above; nothing was answered.
     """
     _check_type(value)
     if "opens" in task.seen and now < task.opens:
@@ -663,7 +661,7 @@ def answer(task: Task, value: str | None, now: int, rng: SystemRandom) -> Report
 
 
 def encode_frame(digest: bytes, round_: int, reports: list[tuple[bytes, list[int]]]) -> bytes:
-    """One binary frame of reports, each an id and the integers of its body, of one task, round and body length."""
+    """Return one binary frame of reports, each an id and a body, of one task, round and body length."""
     width = len(reports[0][1]) if reports else 0
     if not 1 <= len(reports) <= MOST_REPORTS or not 1 <= width <= MOST_WIDTH:
         raise HushError("argument", "a frame holds 1 to 4096 reports of 1 to 1024 integers")
@@ -682,8 +680,8 @@ def encode_frame(digest: bytes, round_: int, reports: list[tuple[bytes, list[int
 
 
 def encode_json(task_id: str, digest: bytes, round_: int, report_id: bytes, body: list[int]) -> bytes:
-    """The JSON form of one report, as one line."""
-    encode_frame(digest, round_, [(report_id, body)])  # its checks are this one's
+    """Return the JSON form of one report, as one line."""
+    encode_frame(digest, round_, [(report_id, body)])  # for its checks
     if not is_task_id(task_id):
         raise HushError("argument", "the id of the task is not one")
     names = (task_id, binascii.hexlify(digest).decode(), round_, binascii.hexlify(report_id).decode())
@@ -705,7 +703,7 @@ def report_topic(task_id: str, sender: str) -> str:
     return "hush/v1/reports/" + task_id + "/" + sender
 
 
-# ---- recalls: a broker may have forgotten what it acknowledged. The caller keeps the frames, and the ids obeyed
+# ---- recalls: a broker may have lost what it acknowledged. The caller keeps the frames, and the ids of applied recalls
 
 
 class Recall:
@@ -716,7 +714,7 @@ class Recall:
 
 
 def read_recall(payload: bytes) -> Recall | None:
-    """Read what came on the topic of recalls; None where it is none: go on as if nothing had come."""
+    """Return the recall in a message on its topic; None if it is invalid: ignore that message."""
     try:
         return _recall(payload)
     except HushError:
@@ -769,18 +767,18 @@ def is_recalled(recall: Recall, task_id: str, frame: bytes) -> bool:
 
 
 def recall_delay(recall: Recall, rng: SystemRandom) -> int:
-    """After how many milliseconds a frame is to go: uniform, one draw for each frame."""
+    """Return the milliseconds after which to send a frame: uniform, one draw for each frame."""
     return rng.below(1000 * recall.spread + 1)
 
 
 def kept_until(acknowledged: int, closes: int | None, keep: int, scheduled: Recall | None = None) -> int | None:
-    """When a frame that was acknowledged then ends, in Unix seconds; None where nothing but its sending ends it.
+    """Return when to delete an acknowledged frame, in Unix seconds; None if only its sending ends it.
 
     Args:
-        acknowledged: when the broker did.
-        closes: the task's, or None.
+        acknowledged: when the broker acknowledged it.
+        closes: when the task closes, or None.
         keep: seconds, at most `KEEP_SECONDS`; 0 keeps nothing.
-        scheduled: the recall that has asked for the frame and for which it is not sent yet.
+        scheduled: the recall for which the frame is not sent yet, if any.
     """
     if keep <= 0:
         return acknowledged

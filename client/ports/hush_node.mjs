@@ -91,7 +91,7 @@ export function readTask(payload, most) {
 // ---- draws, in the order of docs/wire.md; `random(size)` gives so many bytes, and is crypto's but in tests
 const STEPS = 1n << 20n, TRUTH = 1n << 128n, ONE = 1n << 512n;
 const bounded = (random, left = 1000) => (size) => ( // no answer takes so many draws, but from a source that is stuck
-  need(left-- > 0, "random", "the source of randomness does not behave as one; nothing was answered"), random(size));
+  need(left-- > 0, "random", "the source of randomness is not random; nothing was answered"), random(size));
 export function below(n, random) { // a uniform integer in [0, n), by rejection
   const size = (n.toString(2).length + 15) >> 3, span = 1n << BigInt(8 * size);
   const draw = BigInt(`0x${random(size).toString("hex")}`);

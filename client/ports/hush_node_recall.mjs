@@ -35,7 +35,7 @@ export const isRecalled = (recall, task, frame) =>
 export function recallDelay(recall, random = randomBytes) {
   let left = 64; // no honest source is rejected so often
   const bounded = (size) => {
-    if (left-- <= 0) throw new HushError("random", "the source of randomness does not behave as one");
+    if (left-- <= 0) throw new HushError("random", "the source of randomness is not random");
     return random(size);
   };
   return Number(below(1000n * BigInt(recall.spread) + 1n, bounded));

@@ -38,22 +38,12 @@ _OVER = range(1 << 53)
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """A recall of one task.
+    """A recall of one task; ValueError for an argument that no document can state."""
 
-    Args:
-        task: id of the task.
-        digest: the 32 bytes of the task whose reports are meant; those of another task under this id are not.
-        id: 16 random bytes. A device sends each report that it has kept once under each id.
-        over: seconds over which all devices together spread what they send, as the document states them.
-
-    Raises:
-        ValueError: an argument that no document can state.
-    """
-
-    task: str
-    digest: bytes
-    id: bytes
-    over: int
+    task: str  # its id
+    digest: bytes  # 32 bytes: the reports of another task under this id are not recalled
+    id: bytes  # 16 random bytes; a device sends each kept report once for each id
+    over: int  # seconds over which all devices together spread the reports, as the document states them
 
     def __post_init__(self) -> None:
         lengths = len(self.digest), len(self.id)
@@ -62,24 +52,19 @@ class Recall:
 
     @property
     def spread(self) -> int:
-        """`over`, clamped to 1 s … 24 h on both sides: no recall is immediate or endless."""
+        """`over`, clamped to 1 s … 24 h: no recall is immediate or endless."""
         return min(max(self.over, SHORTEST_OVER), LONGEST_OVER)
 
     @property
     def grace(self) -> timedelta:
-        """How long after `closes` a recalled report is still sent and admitted: the clock skew and twice `spread`."""
+        """How long after `closes` a recalled report is still sent and admitted: the clock skew plus twice `spread`."""
         return grace_of(self.spread)
 
 
 def encode_recall(recall: Recall) -> bytes:
-    """The document, as one line."""
-    document = {
-        "v": _VERSION,
-        "task": recall.task,
-        "digest": recall.digest.hex(),
-        "id": recall.id.hex(),
-        "over": recall.over,
-    }
+    """Return the document, as one line."""
+    document: dict[str, object] = {"v": _VERSION, "task": recall.task, "digest": recall.digest.hex()}
+    document |= {"id": recall.id.hex(), "over": recall.over}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -103,7 +88,7 @@ def decode_recall(payload: bytes) -> Recall | None:
 
 
 def _natural(text: str) -> int:
-    """An integer without a sign: -0 has one."""
+    """Return an integer without a sign: -0 has one."""
     if not text.isdigit():
         raise ValueError("an integer with a sign")
     return int(text)

@@ -18,11 +18,11 @@ from hush_common.errors import TaskError, printable
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """The most that a document may have: bytes of UTF-8, open brackets at one place, keys and headers of tables."""
+    """The most that a document may have."""
 
-    bytes: int
-    depth: int
-    keys: int
+    bytes: int  # of UTF-8
+    depth: int  # open brackets at one place
+    keys: int  # and headers of tables
 
 
 TASK = DocumentLimits(64 * 1024, 8, 8192)
@@ -79,12 +79,7 @@ def is_printable(text: str) -> bool:
 
 
 def read_file(path: Path, limits: DocumentLimits) -> str:
-    """Read the text of a file, and no more of it than a document may have.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is too long, or not UTF-8 (`UnicodeDecodeError`).
-    """
+    """Read a file, up to the limit; OSError, or ValueError if it is too long or not UTF-8 (`UnicodeDecodeError`)."""
     with path.open("rb") as file:
         return _decoded(file.read(limits.bytes + 1), limits)
 
@@ -98,11 +93,7 @@ def read_json(
 ) -> object:
     r"""Parse a JSON document.
 
-    Args:
-        payload: UTF-8, or text.
-        limits: what it may have.
-        published: whether it must be as hush publishes tasks: without null, and of escapes with `\"` and `\\` alone.
-        parse_int: what an integer becomes, from its text.
+    A `published` one must be as hush publishes tasks: without null, and with no other escapes than `\"` and `\\`.
 
     Raises:
         ValueError: it is not UTF-8 or not JSON (NaN is not), is beyond a limit, or has a key twice in one object.
@@ -149,7 +140,7 @@ def _check_printable(text: str, remedy: str = "") -> None:
 
 
 def _has_much(text: str, limits: DocumentLimits) -> bool:
-    """Whether a limit may be exceeded, as far as counting shows that does not tell a text from what is around it."""
+    """Whether a limit may be exceeded, by counts that do not distinguish texts from structure."""
     opened = text.count("{") + text.count("[")
     return opened > limits.depth or text.count(":") > limits.keys or _LONG_WORD.search(text) is not None
 
@@ -180,7 +171,7 @@ def _line(text: str, place: int) -> int:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Each key once: of two under one name, one reader would take the first, another one the last."""
+    """Refuse a repeated key: one reader would take the first value, another one the last."""
     document = dict(pairs)
     if len(document) < len(pairs):
         seen: set[str] = set()
@@ -217,12 +208,10 @@ _NO_LIST = "not a list; write it in brackets"
 
 
 def text(path: str, value: object) -> str:
-    """A text as it is."""
     return _typed(path, value, str, "not text; write it in quotes")
 
 
 def integers(path: str, value: object) -> tuple[int, ...]:
-    """The integers of a list."""
     found = _typed(path, value, list, _NO_LIST)
     for place, item in enumerate(found):
         if type(item) is not int:
@@ -231,7 +220,7 @@ def integers(path: str, value: object) -> tuple[int, ...]:
 
 
 def check_integers(field: str, numbers: object) -> None:
-    """Refuse anything but a tuple of integers: another number would give a probability that is not exact."""
+    """Refuse anything but a tuple of integers: another number would make a probability inexact."""
     if not isinstance(numbers, tuple) or not all(type(number) is int for number in numbers):
         raise TaskError(field, f"{str(numbers)[:40]!r} holds something that is not an integer; write whole numbers")
 
@@ -256,16 +245,15 @@ class Fields:
         self._path = path
 
     def path(self, name: object) -> str:
-        """The dotted name of a field."""
+        """Return the dotted name of a field."""
         return f"{self._path}.{name}" if self._path else str(name)
 
     def end(self) -> None:
-        """Refuse what is left: a misspelt `epsilon` must not become a default."""
+        """Refuse remaining fields: a misspelt `epsilon` must not become a default."""
         for name in self._left:
             raise TaskError(self.path(printable(str(name)[:80])), "unknown field; check its spelling")
 
     def anything(self, name: str, default: object = _REQUIRED) -> object:
-        """The value, of any type."""
         if name not in self._left and default is _REQUIRED:
             raise TaskError(self.path(name), "is missing; add it")
         return self._left.pop(name, default)
@@ -311,7 +299,7 @@ class Fields:
         return integers(self.path(name), self.anything(name))
 
     def some_integers(self, name: str) -> tuple[int, ...]:
-        """One integer, a list of them, or nothing."""
+        """Return one integer, a list of them, or nothing."""
         value = self.anything(name, [])
         if isinstance(value, list):
             return integers(self.path(name), value)

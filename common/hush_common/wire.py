@@ -27,23 +27,16 @@ REPORT_DIGEST_BYTES = 16  # how many of them a report carries, the first ones
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One perturbed answer to one round of one task.
+    """One perturbed answer to one round of one task."""
 
-    Args:
-        digest: the first 16 bytes of the digest of the task that was answered.
-        round: which round of it, 0 to 2^32 - 1.
-        id: 16 random bytes, the key under which a redelivery is recognised. They say nothing about the device.
-        body: the output of the mechanism, one or more signed 64-bit integers.
-    """
-
-    digest: bytes
-    round: int
-    id: bytes
-    body: tuple[int, ...]
+    digest: bytes  # the first 16 bytes of the digest of the task
+    round: int  # 0 to 2^32 - 1
+    id: bytes  # 16 random bytes, by which a redelivery is recognised; they reveal nothing about the device
+    body: tuple[int, ...]  # the output of the mechanism, one or more signed 64-bit integers
 
     @classmethod
     def new(cls, digest: bytes, round_: int, body: tuple[int, ...], rng: ReportRng) -> "Report":
-        """A report with a fresh random id: 2^128 ids, so that a billion reports collide with probability 2e-21."""
+        """Return a report with a fresh random id of 128 bits: a billion reports collide with probability 2e-21."""
         return cls(digest, round_, rng.report_id(), body)
 
 
@@ -99,11 +92,11 @@ class Frame:
 
 
 def encode_frame(reports: Sequence[Report]) -> bytes:
-    """One binary frame of 1 to 4096 reports of the same task, round and body length.
+    """Return one binary frame of 1 to 4096 reports of the same task, round and body length.
 
     Raises:
-        ValueError: no report, too many, mixed tasks, rounds or body lengths, a digest of another length than 16 bytes,
-            or an integer outside 64 bits.
+        ValueError: no report or too many, mixed tasks, rounds or body lengths, a wrong length of the digest, or an
+            integer outside 64 bits.
     """
     if not 1 <= len(reports) <= FRAME_LIMIT:
         raise ValueError(f"a frame holds 1 to {FRAME_LIMIT} reports, not {len(reports)}")
@@ -145,7 +138,7 @@ def _check_digest(report: Report) -> None:
 
 
 def decode(payload: bytes) -> Frame | Refusal:
-    """Read a payload of either form. Never raises, whatever the bytes are."""
+    """Decode a payload of either form. Never raises."""
     if payload[:1] != b"{":
         return _decode_frame(payload)
     read = decode_json(payload)
@@ -167,7 +160,7 @@ def _decode_frame(payload: bytes) -> Frame | Refusal:
 
 
 def width_of(header: bytes) -> int | Refusal:
-    """Integers per body that the header of a frame declares, or why it is refused."""
+    """Return the integers per body that the header of a frame declares, or why it is refused."""
     if header and header[0] != VERSION:
         return Refusal.UNKNOWN_VERSION
     if len(header) < HEADER.size:
@@ -178,13 +171,13 @@ def width_of(header: bytes) -> int | Refusal:
 
 
 def count_of(length: int, width: int) -> int:
-    """Reports in a frame of `length` bytes, header included, with `width` integers per body; 0 if invalid."""
+    """Return the reports in a frame of `length` bytes, with its header, and `width` integers per body; 0 if invalid."""
     count, rest = divmod(length - HEADER.size, REPORT_ID_BYTES + 8 * width)
     return count if rest == 0 and 1 <= count <= FRAME_LIMIT else 0
 
 
 def decode_json(payload: bytes) -> tuple[str, bytes, int, bytes, tuple[int, ...]] | Refusal:
-    """Read a payload that starts with a brace: task, digest, round, id and body of its report. Never raises."""
+    """Decode a payload that starts with a brace: task, digest, round, id and body of its report. Never raises."""
     try:
         document = read_json(payload, REPORT)
     except ValueError:

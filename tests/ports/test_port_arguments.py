@@ -51,9 +51,7 @@ def test_micropython_says_which_type_a_value_has(micropython: ModuleType, value:
     task = micropython.read_task(HEIGHTS["task"].encode(), "4")
     with pytest.raises(TypeError) as raised:
         micropython.answer(task, value, 1767225600, None)  # what cannot be drawn from is not drawn from
-    expected = (
-        f'value is of type {type(value).__name__}; pass text such as "172.5" or "yes", or None where there is none'
-    )
+    expected = f'value is of type {type(value).__name__}; pass text such as "172.5" or "yes", or None if there is none'
     assert str(raised.value) == expected
     with pytest.raises(TypeError, match="pass text"):
         micropython.index_of(task, value)

@@ -42,14 +42,10 @@ class Coins:
             if not 0 <= p <= 1:
                 raise TaskError(f"coins.{name}", f"{decimal_text(p)} is not a probability; write a number from 0 to 1")
         if self.truth == 0:
-            raise TaskError(
-                "coins.truth", "0 means that every answer is a coin flip and nothing can be learned; raise it"
-            )
+            raise TaskError("coins.truth", "0 makes every answer a coin flip without information; raise it")
         ratio = coin_loss_ratio(self.truth, self.yes)
         if ratio is None:
-            raise TaskError(
-                "coins", "one of the answers gives the bit away (infinite epsilon); keep both strictly between 0 and 1"
-            )
+            raise TaskError("coins", "an answer reveals the bit (infinite epsilon); keep both strictly between 0 and 1")
         try:
             return log_ceiling(ratio)
         except ValueError as error:
@@ -64,7 +60,6 @@ class Coins:
         return coins
 
     def document(self) -> dict[str, object]:
-        """The same table for the published form."""
         return {"truth": decimal_text(self.truth), "yes": decimal_text(self.yes)}
 
 
@@ -75,12 +70,7 @@ def _probability(field: str, text: str) -> Fraction:
 
 
 def coin_loss_ratio(truth: Fraction, yes: Fraction) -> Fraction | None:
-    """e^epsilon of the two-coin form: the largest of all four ratios. None if some answer betrays the bit.
-
-    Args:
-        truth: probability that the first coin says "answer truthfully", in [0, 1].
-        yes: probability that the second coin says "yes", in [0, 1].
-    """
+    """Return e^epsilon of two coins in [0, 1], the largest of all four ratios; None if an answer reveals the bit."""
     one = ((1 - truth) * yes, truth + (1 - truth) * yes)
     zero = (1 - one[0], 1 - one[1])
     if 0 in one + zero:
@@ -118,7 +108,6 @@ class ChannelTable:
         return table
 
     def document(self) -> dict[str, object]:
-        """The same table for the published form."""
         return {"positions": self.positions, "unit": self.unit, "weights": self.weights}
 
 
@@ -135,7 +124,7 @@ class ChannelTable:
 
 @lru_cache(maxsize=1)
 def grid() -> tuple[Fraction, ...]:
-    """For which epsilon of one report a table is shipped, ascending."""
+    """Return the epsilons of one report for which a table is shipped, ascending."""
     return tuple(Fraction(line[2 : line.index('"', 2)]) for line in _lines())
 
 
@@ -143,11 +132,8 @@ def grid_point(epsilon: Fraction) -> Fraction:
     """Return the largest grid point that is not above `epsilon`; TaskError if there is none."""
     place = bisect_right(grid(), epsilon)
     if place == 0:
-        raise TaskError(
-            "table",
-            f"none is shipped for epsilon {decimal_text(epsilon)} per report, only from {decimal_text(grid()[0])} "
-            "upwards; use multilevel, which is as good there",
-        )
+        least = f"per report, only from {decimal_text(grid()[0])} upwards; use multilevel, which is as good there"
+        raise TaskError("table", f"none is shipped for epsilon {decimal_text(epsilon)} {least}")
     return grid()[place - 1]
 
 
@@ -162,11 +148,8 @@ def shipped(name: str) -> ChannelTable:
         if name == f"{_NAME}{decimal_text(epsilon)}":
             return _decoded(epsilon)
     first, last = (f"{_NAME}{decimal_text(grid()[end])}" for end in (0, -1))
-    raise TaskError(
-        "table",
-        f"{name[:40]!r} is not shipped; drop it to get the best one for epsilon, choose one from {first} to {last}, or "
-        "write it out",
-    )
+    choices = f"drop it to get the best one for epsilon, choose one from {first} to {last}, or write it out"
+    raise TaskError("table", f"{name[:40]!r} is not shipped; {choices}")
 
 
 @lru_cache(maxsize=1)
@@ -207,7 +190,7 @@ _FOR_ONE_OFFER = ("coins", "table")
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a task's mechanism. What the mechanism does not have stays empty.
+    """The parameters of a task's mechanism; those that it does not have are empty.
 
     Args:
         levels: G of `multilevel` and `vector`, one for each epsilon offered.
@@ -246,7 +229,7 @@ class Parameters:
         )
 
     def document(self) -> dict[str, object]:
-        """The same for the published form; what says nothing is left out."""
+        """Return the fields of the published form, without empty ones."""
         document: dict[str, object] = {
             name: numbers[0] if len(numbers) == 1 else list(numbers)
             for name in _PER_OFFER
@@ -262,7 +245,7 @@ class Parameters:
 
     @property
     def given(self) -> frozenset[str]:
-        """The names of those that say something."""
+        """The names of those that are not empty."""
         return frozenset(field.name for field in fields(self) if getattr(self, field.name) not in (None, ()))
 
     def check(self, mechanism: str, takes: frozenset[str], optional: frozenset[str], offers: int) -> None:

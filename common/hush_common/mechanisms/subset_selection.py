@@ -45,35 +45,26 @@ _SIXTEEN_BITS = 1 << 16
 _SINGLE = tuple(1 << c for c in range(_LARGEST))
 
 
-# A plan of coins makes a large subset in a few operations on integers of n bits. Drawing elements until there are
-# enough different ones would be a dozen lines, and up to nine times slower: `tests/benchmarks/bench_perturb.py`.
+# A plan of coins makes a large subset in a few operations on integers of n bits. To draw elements until there are
+# enough different ones would take a dozen lines, and up to nine times longer: `tests/benchmarks/bench_perturb.py`.
 
 
 def draw_subset(n: int, size: int, rng: Rng) -> int:
-    """A uniform subset of `size` of {0, …, n - 1}, exactly, as bits: element by element if there are few."""
+    """Return a uniform subset of `size` of {0, …, n - 1}, exactly, as bits: element by element if there are few."""
     if size == 1:
         return 1 << rng.randbelow(n)
     if 2 * size > n:
-        return (1 << n) - 1 ^ draw_subset(n, n - size, rng)  # those left out are fewer, and as uniform
-    return _by_elements(n, size, rng) if size <= _FEW else _by_coins(n, size, rng)
+        return (1 << n) - 1 ^ draw_subset(n, n - size, rng)  # the complement is smaller, and as uniform
+    if size > _FEW:
+        return _by_coins(n, size, rng)
+    return sum([1 << element for element in floyd(rng.randbelow(_sequences(n, size)), n, size)])
 
 
-def _by_elements(n: int, size: int, rng: Rng) -> int:
-    """`floyd`, as bits."""
-    chosen = 0
-    for element in floyd(rng.randbelow(_sequences(n, size)), n, size):
-        chosen |= 1 << element
-    return chosen
-
-
-@lru_cache(maxsize=256)
-def _sequences(n: int, size: int) -> int:
-    """n·(n - 1)·…·(n - size + 1): as many as there are sequences of different elements."""
-    return perm(n, size)
+_sequences = lru_cache(maxsize=256)(perm)  # the number of sequences of `size` different elements of n
 
 
 def floyd(draw: int, n: int, size: int) -> list[int]:
-    """A uniform subset of `size` of {0, …, n - 1}, from one uniform integer below n!/(n - size)!.
+    """Return a uniform subset of `size` of {0, …, n - 1}, from one uniform integer below n!/(n - size)!.
 
     Floyd's algorithm (Bentley and Floyd 1987). Its draws, below n - size + 1, …, n, are the digits of the one draw in
     these mixed bases, and hence independent and uniform.
@@ -86,12 +77,12 @@ def floyd(draw: int, n: int, size: int) -> list[int]:
 
 
 def _by_coins(n: int, size: int, rng: Rng) -> int:
-    """A coin for each element, all with one probability near size/n; then single elements until there are `size`.
+    """Flip a coin for each element, with one probability near size/n; then draw single elements until there are `size`.
 
-    Exact, whatever that probability is: the coins give every set of as many elements with the same probability. Adding
-    a uniform one of those outside, or removing a uniform one of those inside, keeps it so; both are found by drawing
-    elements, independent and uniform, until one is of that kind. (In short: to rename the elements changes the law of
-    nothing here, so every set of the size has the same probability.) Nothing depends on anyone's value.
+    Exact for any probability: the coins give every set of k elements with the same probability. Adding a uniform one of
+    those outside, or removing a uniform one of those inside, keeps it so; both are found by drawing independent and
+    uniform elements until one is of that kind. (In short: renaming the elements changes no law here, so every set of
+    the size has the same probability.) Nothing depends on anyone's value.
     """
     plan = _best_plan(n, size)
     flips, words = plan.draw(rng)
@@ -120,17 +111,11 @@ def _by_coins(n: int, size: int, rng: Rng) -> int:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How `_by_coins` goes about it. It sets the speed alone, not the law.
+    """The parameters of `_by_coins`. They set the speed only, not the law."""
 
-    Args:
-        n: elements.
-        digits: of the coins' probability, binary, the last one first.
-        words: of 16 bits, for as many single elements: enough as a rule.
-    """
-
-    n: int
-    digits: tuple[int, ...]
-    words: int
+    n: int  # elements
+    digits: tuple[int, ...]  # of the coins' probability, binary, the last one first
+    words: int  # of 16 bits, one for each single element: usually enough
 
     @cached_property
     def every(self) -> int:
@@ -146,14 +131,14 @@ class _Plan:
         return Struct(f"<{(self.n * len(self.digits) + 7) // 8}s{self.words}H")
 
     def draw(self, rng: Rng) -> tuple[int, Iterable[int]]:
-        """Fair bits, n for each digit (and some more), and uniform words."""
+        """Return fair bits, n for each digit (and some more), and uniform words."""
         bits, *words = self._layout.unpack(rng.token_bytes(self._layout.size))
         return int.from_bytes(bits, "little"), words
 
 
 @lru_cache(maxsize=256)
 def _best_plan(n: int, size: int) -> _Plan:
-    """The probability whose coins, and the single elements after them, are expected to cost least time."""
+    """Return the probability whose coins, and the single elements after them, have the least expected time."""
     return min((plan for places in range(_MOST_PLACES + 1) for plan in _plans(n, size, places)), key=_cost)[1]
 
 
@@ -163,7 +148,7 @@ def _cost(plan: tuple[int, _Plan]) -> int:
 
 
 def _plans(n: int, size: int, places: int) -> Iterator[tuple[int, _Plan]]:
-    """How many elements will be tried, about, for every probability of as many binary digits."""
+    """Yield about how many elements will be tried, for every probability of that many binary digits."""
     unit = 1 << places
     for share in range(places and 1, unit, 2):
         lack = (size * unit - n * share) // unit
