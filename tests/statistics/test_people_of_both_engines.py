@@ -27,7 +27,6 @@ from hush_simulations.scenarios.behaviour import STEADY, Dropout, Nonresponse, P
 from hush_simulations.scenarios.population import (
     Bernoulli,
     Frequencies,
-    Group,
     Grouped,
     Independent,
     Lognormal,
@@ -36,6 +35,7 @@ from hush_simulations.scenarios.population import (
     Observed,
     Points,
     Population,
+    Subgroup,
     zipf_numbers,
     zipf_weights,
 )
@@ -54,7 +54,10 @@ DOMAINS: dict[str, dict[str, object]] = {
 }
 LOGNORMAL = Lognormal(20.0, 0.7)
 TWO = Grouped(
-    (Group("day", 2.0, Mixture((Normal(1.0, 20.0, 5.0),))), Group("night", 1.0, Mixture((Normal(1.0, 45.0, 9.0),))))
+    (
+        Subgroup("day", 2.0, Mixture((Normal(1.0, 20.0, 5.0),))),
+        Subgroup("night", 1.0, Mixture((Normal(1.0, 45.0, 9.0),))),
+    )
 )
 ZIPF = Frequencies(LABELS, zipf_weights(1.5, 4))
 SILENT = Nonresponse(0.6, above=25.0)
@@ -73,9 +76,9 @@ CASES: dict[str, tuple[str, Population, Panel, Population, Panel]] = {  # the la
     "groups": ("number", TWO, STEADY, replace(TWO, groups=(TWO.groups[0], replace(TWO.groups[1], share=1.25))), STEADY),
     "groups of labels": (
         "category",
-        Grouped((Group("x", 1.0, ZIPF), Group("y", 1.0, Frequencies(LABELS, (0.0, 0.0, 1.0, 3.0))))),
+        Grouped((Subgroup("x", 1.0, ZIPF), Subgroup("y", 1.0, Frequencies(LABELS, (0.0, 0.0, 1.0, 3.0))))),
         Panel(nonresponse=(Nonresponse(0.5, values=("c",)), Nonresponse(0.2, group="x"))),
-        Grouped((Group("x", 1.0, ZIPF), Group("y", 1.0, Frequencies(LABELS, (0.0, 0.0, 1.0, 3.0))))),
+        Grouped((Subgroup("x", 1.0, ZIPF), Subgroup("y", 1.0, Frequencies(LABELS, (0.0, 0.0, 1.0, 3.0))))),
         Panel(nonresponse=(Nonresponse(0.5, values=("c",)), Nonresponse(0.2, group="y"))),
     ),
     "non-response of bits": (
@@ -186,7 +189,7 @@ DEVICES, TOGETHER = 40, Dropout(0.3, 0.4)
 
 def absences(way: str, dropout: Dropout) -> NDArray[np.int64]:
     """Of each group in each of many rounds, how many answer."""
-    population = Grouped((Group("x", 1.0, Bernoulli(0.0)), Group("y", 1.0, Bernoulli(1.0))))
+    population = Grouped((Subgroup("x", 1.0, Bernoulli(0.0)), Subgroup("y", 1.0, Bernoulli(1.0))))
     scenario = replace(scenario_of("bit", population, Panel(dropout=dropout), 1000), clients=2 * DEVICES)
     task, groups = scenario.task(), np.repeat([0, 1], DEVICES)
     if way == "devices":
@@ -264,7 +267,7 @@ def test_cells_that_drift_are_within_one_grid_point_in_every_round() -> None:
 def test_groups_of_vectors_drop_out_and_drift_as_arrays_do() -> None:
     """Means of each coordinate and group in the last round, six deviations wide."""
     people = [Independent((Mixture((Normal(1, mean, 0.5),)), Points((1.0, 2.0), (1.0, 1.0)))) for mean in (2.0, 5.0)]
-    population = Grouped((Group("x", 1.0, people[0]), Group("y", 1.0, people[1])))
+    population = Grouped((Subgroup("x", 1.0, people[0]), Subgroup("y", 1.0, people[1])))
     panel = Panel((1.0, 0.5), Dropout(0.5), (Nonresponse(0.5, group="y"),))
     scenario = scenario_of("vector", population, panel)
     task = scenario.task()

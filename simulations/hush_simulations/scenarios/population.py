@@ -288,7 +288,7 @@ _MOST_GROUPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Subgroup:
     """People of one kind, and their share of all people; shares need not add up to one."""
 
     name: str
@@ -306,7 +306,7 @@ class Group:
 class Grouped:
     """A population of groups: the group of a person is drawn by their shares."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[Subgroup, ...]
 
     def __post_init__(self) -> None:
         names = self.names

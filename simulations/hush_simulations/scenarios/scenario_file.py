@@ -20,7 +20,6 @@ from hush_simulations.scenarios.population import (
     MOST_CLIENTS,
     Bernoulli,
     Frequencies,
-    Group,
     Grouped,
     Independent,
     Lognormal,
@@ -29,6 +28,7 @@ from hush_simulations.scenarios.population import (
     Numbers,
     Observed,
     Population,
+    Subgroup,
     zipf_numbers,
     zipf_weights,
 )
@@ -198,11 +198,11 @@ def same_names(field: str, wrong: set[str], remedy: str) -> None:
         raise TaskError(field, f"{min(wrong)[:40]!r} does not fit: {remedy}")
 
 
-def _group(domain: Domain, model: _Group, folder: Path) -> Group:
+def _group(domain: Domain, model: _Group, folder: Path) -> Subgroup:
     people = population_of(domain, model.people, folder)
     if isinstance(people, Observed):  # as many as fall into the group are drawn from the rows
         people = replace(people, resampled=True)
-    return Group(model.name, model.share, people)
+    return Subgroup(model.name, model.share, people)
 
 
 def _numbers(model: list[_Part] | _Model) -> Numbers:
