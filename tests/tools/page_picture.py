@@ -42,7 +42,7 @@ def shot(browser: Browser, address: str, width: int, theme: str, path: Path, *, 
     """Draw a page as a whole, or its top `height` pixels."""
     page = browser.new_page(viewport={"width": width, "height": height or 900}, color_scheme=theme)  # type: ignore[arg-type]
     page.goto(address)
-    page.wait_for_selector("#live.on")
+    page.wait_for_selector("#live:not(:empty)")
     page.screenshot(path=path, full_page=not height)
     page.close()
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -78,15 +79,15 @@ def http(
     """
     with http_extra("hush http"):
         from hush_aggregator.http.app import create_app, serve_http  # noqa: PLC0415 - only where it is wanted
-        from hush_aggregator.http.listen import HttpOptions, ListenerConfig  # noqa: PLC0415 - as above
+        from hush_aggregator.http.listen import HttpListener, HttpOptions  # noqa: PLC0415 - as above
     from hush_aggregator.estimation import ProcessEstimator  # noqa: PLC0415 - --help must not wait for numpy
 
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
     options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()), tuple(trusted_proxy or ()))
-    access = ListenerConfig.open(options)
+    access = HttpListener.open(options, store, confidence)
     with logging_to(sys.stderr, log_format) as log, access.listener, ProcessEstimator() as estimator:
-        service = access.service(store, confidence, estimator=estimator)
+        service = replace(access.service, estimator=estimator)
 
         async def serve() -> None:
             running = asyncio.create_task(serve_http(create_app(service), access.listener))

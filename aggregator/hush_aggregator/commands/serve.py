@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
@@ -34,7 +35,7 @@ from hush_common.task import Task, read_task
 from hush_common.topics import is_sender, status_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.http.listen import ListenerConfig
+    from hush_aggregator.http.listen import HttpListener
     from hush_aggregator.metrics import IntakeFigures, MetricValues
 
 
@@ -172,10 +173,8 @@ class HttpServer:
         store: Path,
         confidence: float,
     ) -> None:
-        self._store = store
-        self._confidence = confidence
         self._counting: IntakeFigures | None = None
-        self._access: ListenerConfig | None = None
+        self._access: HttpListener | None = None
         self._inside = ExitStack()
         if not address:
             _need_none(
@@ -187,7 +186,7 @@ class HttpServer:
             from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, app.serve_http
         options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
-        self._access = listen.ListenerConfig.open(options)
+        self._access = listen.HttpListener.open(options, store, confidence)
 
     def __enter__(self) -> Self:
         if self._access is not None:
@@ -220,7 +219,7 @@ class HttpServer:
         _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning, extra=fields("listening"))
         try:
             live = _Live(aggregator, self._counting)
-            service = self._access.service(self._store, self._confidence, estimator=self._estimator, live=live)
+            service = replace(self._access.service, estimator=self._estimator, live=live)
             await self._serve_http(self._create_app(service), self._access.listener)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the intake
             _LOG.error(

@@ -281,12 +281,7 @@ async def _export(task_id: str, store: StoreService, number: int | None, suffix:
 
 
 class _Export:
-    """An export of reports by its own connection to the store. Blocking calls run in a thread.
-
-    Raises:
-        StoreError: the store cannot be read.
-        TaskError: no such task or round.
-    """
+    """An export of reports by its own connection to the store. Blocking calls run in a thread."""
 
     def __init__(self, store: StoreService, task_id: str, number: int | None, suffix: str) -> None:
         self._store = store
@@ -360,12 +355,7 @@ metrics_routes: APIRouter = APIRouter(tags=["metrics"])
 
 
 class Metrics:
-    """The metrics of an aggregator in the same process, or of a store alone.
-
-    Args:
-        feed: knows the store.
-        live: the aggregator beside it; None where there is none.
-    """
+    """The metrics of an aggregator in the same process, or of a store alone."""
 
     def __init__(self, feed: ChangeFeed, live: Live | None) -> None:
         self._feed = feed
@@ -375,11 +365,7 @@ class Metrics:
         self._exposition = Exposition(figures, version("hush-ldp"))
 
     async def text(self) -> bytes:
-        """Return the metrics, at most a second old.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the metrics, at most a second old."""
         if self._alone:
             found = await self._feed.overview()
             self._stored.look_at(found.counts.values(), found.refused)

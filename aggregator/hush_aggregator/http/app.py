@@ -23,7 +23,7 @@ from hush_aggregator.http.page.pages import page_routes
 from hush_aggregator.http.page.view import TaskViews
 from hush_aggregator.http.schemas import DescribedApp
 from hush_aggregator.http.security import HEAD_LIMIT, Guard
-from hush_aggregator.http.service import ProblemError, ProblemType, Service, StoreService, problem
+from hush_aggregator.http.service import ProblemError, ProblemType, Service, StoreService
 from hush_aggregator.tasks import ClosedError, NoRoundError, TakenError, UnknownError
 from hush_common.errors import StoreError, TaskError
 
@@ -90,33 +90,37 @@ async def _problem_error(_: Request, error: Exception) -> Response:
 
 
 async def _store_error(_: Request, error: Exception) -> Response:
-    return problem(ProblemType.STORE_UNAVAILABLE, str(error))
+    return ProblemError(ProblemType.STORE_UNAVAILABLE, str(error)).answer
 
 
 async def _task_error(_: Request, error: Exception) -> Response:
     match error:
         case UnknownError():
-            return problem(ProblemType.UNKNOWN_TASK, "unknown task; GET /v1/tasks lists the tasks")
+            return ProblemError(ProblemType.UNKNOWN_TASK, "unknown task; GET /v1/tasks lists the tasks").answer
         case NoRoundError():
-            return problem(ProblemType.UNKNOWN_ROUND, str(error))
+            return ProblemError(ProblemType.UNKNOWN_ROUND, str(error)).answer
         case TakenError(digest=digest, there=there):
-            return problem(ProblemType.TASK_EXISTS, str(error), members={"digest": digest.hex(), "there": there.hex()})
+            return ProblemError(
+                ProblemType.TASK_EXISTS, str(error), members={"digest": digest.hex(), "there": there.hex()}
+            ).answer
         case ClosedError():
-            return problem(ProblemType.TASK_CLOSED, str(error))
+            return ProblemError(ProblemType.TASK_CLOSED, str(error)).answer
         case _:
-            return problem(ProblemType.INVALID_TASK, str(error))
+            return ProblemError(ProblemType.INVALID_TASK, str(error)).answer
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
     match error.status_code:
         case 404:
-            return problem(ProblemType.UNKNOWN_PATH, "unknown path; GET /v1/openapi.json lists the paths")
+            return ProblemError(ProblemType.UNKNOWN_PATH, "unknown path; GET /v1/openapi.json lists the paths").answer
         case 405:
             detail = f"{request.method[:20]} is not allowed here; the header Allow lists the methods that are"
-            return problem(ProblemType.WRONG_METHOD, detail, headers={"Allow": ", ".join(sorted(_methods(request)))})
+            return ProblemError(
+                ProblemType.WRONG_METHOD, detail, headers={"Allow": ", ".join(sorted(_methods(request)))}
+            ).answer
         case status:
-            return problem(HTTPStatus(status), str(error.detail), headers=dict(error.headers or {}))
+            return ProblemError(HTTPStatus(status), str(error.detail), headers=dict(error.headers or {})).answer
 
 
 def _methods(request: Request) -> set[str]:
@@ -132,9 +136,9 @@ async def _validation_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
-    return problem(
+    return ProblemError(
         ProblemType.INVALID_PARAMETER, f"{where}: {first['msg']}; GET /v1/openapi.json describes the parameters"
-    )
+    ).answer
 
 
 _GRACE_S = 1

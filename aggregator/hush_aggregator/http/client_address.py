@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
-__all__ = ["Network", "client_of", "is_loopback", "is_trusted", "parse_network", "share_of"]
-
 Network: TypeAlias = IPv4Network | IPv6Network
 _Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -72,11 +70,6 @@ def client_of(peer: str | None, headers: Mapping[str, list[str]], trusted: Seque
     `Forwarded` (RFC 7239) that is not a trusted proxy: what is left of it can be made up by the client. Where this
     address cannot be read, or the two headers disagree, the request counts for the proxy: one of the headers then comes
     from the client.
-
-    Args:
-        peer: the address of the other end of the connection.
-        headers: of the request, by names in small letters.
-        trusted: addresses of proxies.
     """
     if not is_trusted(peer, trusted):
         return share_of(peer)

@@ -24,8 +24,6 @@ from hush_aggregator.http.client_address import Network, is_loopback, is_trusted
 from hush_aggregator.http.security import REQUESTS, STREAMS
 from hush_aggregator.http.service import ProblemError, ProblemType
 
-__all__ = ["ACCEPTED_AT_ONCE", "TIMEOUTS_S", "Connection", "Connections", "Phase"]
-
 ACCEPTED_AT_ONCE = 16
 """Connections that are accepted in one turn of the event loop.
 

@@ -43,29 +43,17 @@ _IDLE_S = 15.0
 
 
 class FeedEvent(NamedTuple):
-    """A change for a follower.
+    """A change for a follower."""
 
-    Args:
-        task: whose document has changed; empty if the follower must forget all earlier events.
-        document: JSON on one line; empty for a deleted task.
-        cursor: the name of the cursor after this event; empty if more events belong to the same change.
-    """
-
-    task: str
-    document: str
-    cursor: str
+    task: str  # empty if the follower must forget all earlier events
+    document: str  # JSON on one line; empty for a deleted task
+    cursor: str  # its name after this event; empty if more events belong to the same change
 
 
 class Overview(NamedTuple):
-    """What one read of the store has found.
+    """What one read of the store has found."""
 
-    Args:
-        version: of the store: its name, and how often it was written.
-        counts: by task.
-        refused: by reason.
-    """
-
-    version: tuple[str, int]
+    version: tuple[str, int]  # of the store: its name, and how often it was written
     counts: Mapping[str, TaskCount]
     refused: Mapping[Refusal, int]
 
@@ -128,11 +116,7 @@ class ChangeFeed:
         self._ready.set()
 
     async def overview(self) -> Overview:
-        """Return what is in the store, at most a second old, and start updating outdated documents.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return what is in the store, at most a second old, and start updating outdated documents."""
         elapsed = asyncio.get_running_loop().time
         async with self._turn:
             if self._found is None or elapsed() - self._read_at >= _READ_EVERY_S:

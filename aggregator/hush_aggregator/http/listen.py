@@ -8,9 +8,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Self
 
-from hush_aggregator.estimation import Estimator
 from hush_aggregator.http.client_address import Network, parse_network
-from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Live, Service, Token, find_token
+from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Service, find_token
 from hush_common.errors import OptionError
 
 BACKLOG = 128
@@ -108,20 +107,15 @@ class HttpOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerConfig:
-    """A socket that listens, and the rules for requests on it: see `Service`."""
+class HttpListener:
+    """A socket that listens, and the service with the rules for requests on it."""
 
     listener: socket.socket
-    hosts: frozenset[str]
-    any_address: bool
-    token: Token | None
-    write: bool
-    guarded: bool
-    trusted_proxies: tuple[Network, ...] = ()
+    service: Service
 
     @classmethod
-    def open(cls, options: HttpOptions) -> Self:
-        """Listen on the address.
+    def open(cls, options: HttpOptions, store: Path, confidence: float = 0.95) -> Self:
+        """Listen on the address, to serve a store.
 
         Raises:
             OptionError: the address cannot be used, the token cannot be read, or strangers could read or write.
@@ -148,7 +142,17 @@ class ListenerConfig:
         if bound.is_loopback or bound.is_unspecified:
             hosts |= LOOPBACK
         guarded = not bound.is_loopback and not options.open
-        return cls(listener, frozenset(hosts), bound.is_unspecified, token, options.write, guarded, trusted)
+        service = Service(
+            store,
+            hosts=frozenset(hosts),
+            any_address=bound.is_unspecified,
+            token=token,
+            write=options.write,
+            guarded=guarded,
+            confidence=confidence,
+            trusted_proxies=trusted,
+        )
+        return cls(listener, service)
 
     @property
     def url(self) -> str:
@@ -159,26 +163,9 @@ class ListenerConfig:
     @property
     def meaning(self) -> str:
         """Who may do what, for the log."""
-        reading = "reading needs the token" if self.guarded else "anyone who can reach it may read"
-        writing = "writing needs the token" if self.write else "nobody may write"
+        reading = "reading needs the token" if self.service.guarded else "anyone who can reach it may read"
+        writing = "writing needs the token" if self.service.write else "nobody may write"
         return f"{reading}, {writing}"
-
-    def service(
-        self, store: Path, confidence: float, *, estimator: Estimator | None = None, live: Live | None = None
-    ) -> Service:
-        """Return the service with these rules."""
-        return Service(
-            store,
-            hosts=self.hosts,
-            any_address=self.any_address,
-            token=self.token,
-            write=self.write,
-            guarded=self.guarded,
-            confidence=confidence,
-            estimator=estimator,
-            live=live,
-            trusted_proxies=self.trusted_proxies,
-        )
 
 
 def _network(option: str, text: str) -> Network:

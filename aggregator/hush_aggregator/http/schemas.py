@@ -13,8 +13,15 @@ from hush_aggregator.http.service import PROBLEM
 from hush_common.domain import BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.wire import Refusal
 
-EXACT = ConfigDict(extra="forbid")
-"""The configuration of a document without further fields."""
+
+@with_config(ConfigDict(extra="forbid"))
+class _Document(TypedDict):
+    """A JSON object without further fields."""
+
+
+class _Versioned(_Document):
+    v: Literal[1]
+
 
 TaskId = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -23,26 +30,26 @@ Line = Annotated[str, Field(max_length=500)]
 Integers = int | list[int]
 
 
-@with_config(EXACT)
-class NumberDocument(TypedDict):
-    """A number between two bounds."""
-
-    kind: Annotated[str, Field(pattern=f"^{NumberDomain.kind}$")]
+class _Bounds(_Document):
     lower: float
     upper: float
     unit: NotRequired[str]
     outside: NotRequired[Literal["clamp"]]
 
 
-@with_config(EXACT)
-class BitDocument(TypedDict):
+class NumberDocument(_Bounds):
+    """A number between two bounds."""
+
+    kind: Annotated[str, Field(pattern=f"^{NumberDomain.kind}$")]
+
+
+class BitDocument(_Document):
     """Yes or no."""
 
     kind: Annotated[str, Field(pattern=f"^{BitDomain.kind}$")]
 
 
-@with_config(EXACT)
-class CategoryDocument(TypedDict):
+class CategoryDocument(_Document):
     """One of several categories."""
 
     kind: Annotated[str, Field(pattern=f"^{CategoryDomain.kind}$")]
@@ -50,35 +57,27 @@ class CategoryDocument(TypedDict):
     other: NotRequired[str]
 
 
-@with_config(EXACT)
-class CoordinateDocument(TypedDict):
+class CoordinateDocument(_Bounds):
     """One number of a vector."""
 
     name: str
-    lower: float
-    upper: float
-    unit: NotRequired[str]
-    outside: NotRequired[Literal["clamp"]]
 
 
-@with_config(EXACT)
-class VectorDocument(TypedDict):
+class VectorDocument(_Document):
     """Several numbers, each with its bounds."""
 
     kind: Annotated[str, Field(pattern=f"^{VectorDomain.kind}$")]
     coordinates: list[CoordinateDocument]
 
 
-@with_config(EXACT)
-class CoinsDocument(TypedDict):
+class CoinsDocument(_Document):
     """The two coins of randomized response."""
 
     truth: str
     yes: str
 
 
-@with_config(EXACT)
-class TableDocument(TypedDict):
+class TableDocument(_Document):
     """The channel of the mechanism `table`."""
 
     positions: list[int]
@@ -86,8 +85,7 @@ class TableDocument(TypedDict):
     weights: list[list[int]]
 
 
-@with_config(EXACT)
-class TaskDocument(TypedDict):
+class TaskDocument(_Document):
     """A task: docs/wire.md says what each field means. A draft may leave out what has one sensible value."""
 
     id: TaskId
@@ -115,8 +113,7 @@ Count = Annotated[int, Field(ge=0)]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
-@with_config(EXACT)
-class TaskFacts(TypedDict):
+class TaskFacts(_Document):
     """The facts of a task: who gave it, its state, and who publishes it. `n` is of its latest round."""
 
     v: NotRequired[Literal[1]]
@@ -129,19 +126,15 @@ class TaskFacts(TypedDict):
     n: Count
 
 
-@with_config(EXACT)
-class TaskList(TypedDict):
+class TaskList(_Versioned):
     """All tasks of a store, in the order of their ids."""
 
-    v: Literal[1]
     tasks: list[TaskFacts]
 
 
-@with_config(EXACT)
-class Change(TypedDict):
+class Change(_Versioned):
     """What was done with a task."""
 
-    v: Literal[1]
     status: Literal["given_to_the_store", "already_in_the_store", "opened_again", "withdrawn", "closed"]
     task: TaskId
     digest: Digest
@@ -150,27 +143,22 @@ class Change(TypedDict):
     warnings: NotRequired[list[str]]
 
 
-@with_config(EXACT)
-class RefusalsOfTask(TypedDict):
+class RefusalsOfTask(_Versioned):
     """Reports refused under the name of a task, in all rounds, by reason, without zeros."""
 
-    v: Literal[1]
     task: TaskId
     refused: dict[Refusal, Count]
 
 
-@with_config(EXACT)
-class Refusals(TypedDict):
+class Refusals(_Versioned):
     """All refused reports: by task, those of unknown tasks together, and what each reason means."""
 
-    v: Literal[1]
     tasks: dict[str, dict[Refusal, Count]]
     unknown_tasks: dict[Refusal, Count]
     meanings: dict[Refusal, str]
 
 
-@with_config(EXACT)
-class BacklogDocument(TypedDict):
+class BacklogDocument(_Document):
     """Reports that wait on the broker and are being counted.
 
     `counted` since the backlog was noticed, `reports_per_second` over the last ten seconds; `waiting` is about how many
@@ -182,8 +170,7 @@ class BacklogDocument(TypedDict):
     waiting: int | None
 
 
-@with_config(EXACT)
-class Health(TypedDict):
+class Health(_Document):
     """The service works. `backlog` is present while waiting reports are counted. `warnings` are for operators."""
 
     status: Literal["ok"]
@@ -191,8 +178,7 @@ class Health(TypedDict):
     warnings: NotRequired[list[str]]
 
 
-@with_config(EXACT)
-class PooledDocument(TypedDict):
+class PooledDocument(_Document):
     """The mean of least variance of reports under several epsilons."""
 
     mean: float
@@ -200,8 +186,7 @@ class PooledDocument(TypedDict):
     assumes: str
 
 
-@with_config(EXACT)
-class WinsorisedDocument(TypedDict):
+class WinsorisedDocument(_Document):
     """A mean that single Laplace reports cannot dominate."""
 
     mean: float
@@ -210,45 +195,43 @@ class WinsorisedDocument(TypedDict):
     bias_bound: float
 
 
-@with_config(EXACT)
-class CategoryResult(TypedDict):
+class _Errors(_Document):
+    stderr: NotRequired[dict[str, float]]
+    stderr_plug_in: NotRequired[dict[str, float]]
+    manski: NotRequired[Interval]
+    failures: NotRequired[dict[str, str]]
+
+
+class CategoryResult(_Errors):
     """The frequency of one category."""
 
     label: str
     frequency: float
-    stderr: NotRequired[dict[str, float]]
-    stderr_plug_in: NotRequired[dict[str, float]]
     intervals: dict[str, Interval]
     joint_intervals: dict[str, Interval]
-    manski: NotRequired[Interval]
-    failures: NotRequired[dict[str, str]]
 
 
-@with_config(EXACT)
-class CoordinateResult(TypedDict):
+class _Mean(_Errors):
+    mean: NotRequired[float]
+    unit: NotRequired[str]
+    n: Count
+    intervals: NotRequired[dict[str, Interval]]
+    methods: NotRequired[dict[str, str]]
+    worst_case_bias: NotRequired[dict[str, float]]
+    replacement_bias: NotRequired[dict[str, float]]
+
+
+class CoordinateResult(_Mean):
     """The mean of one coordinate."""
 
     name: str
-    unit: NotRequired[str]
-    n: Count
-    mean: NotRequired[float]
-    stderr: NotRequired[dict[str, float]]
-    stderr_plug_in: NotRequired[dict[str, float]]
-    intervals: NotRequired[dict[str, Interval]]
-    methods: NotRequired[dict[str, str]]
     joint_intervals: NotRequired[dict[str, Interval]]
     joint_methods: NotRequired[dict[str, str]]
-    failures: NotRequired[dict[str, str]]
-    worst_case_bias: NotRequired[dict[str, float]]
-    replacement_bias: NotRequired[dict[str, float]]
-    manski: NotRequired[Interval]
 
 
-@with_config(EXACT)
-class ResultDocument(TypedDict):
+class ResultDocument(_Versioned, _Mean):
     """The result of one round, as `hush results --json` prints it: docs/wire.md says what each field means."""
 
-    v: Literal[1]
     task: TaskId
     digest: Digest
     round: Count
@@ -257,37 +240,24 @@ class ResultDocument(TypedDict):
     epsilon_per_round: NotRequired[str]
     repeat: NotRequired[Literal["sticky"]]
     offers: NotRequired[list[str]]
-    unit: NotRequired[str]
     enrolled: NotRequired[Count]
     confidence: float
-    n: Count
     refused: dict[Refusal, Count]
     flags: NotRequired[list[str]]
     closed: NotRequired[Literal[True]]
     final: NotRequired[Literal[True]]
-    mean: NotRequired[float]
-    stderr: NotRequired[dict[str, float]]
-    stderr_plug_in: NotRequired[dict[str, float]]
-    intervals: NotRequired[dict[str, Interval]]
-    methods: NotRequired[dict[str, str]]
     pooled: NotRequired[PooledDocument]
     categories: NotRequired[list[CategoryResult]]
     coordinates: NotRequired[list[CoordinateResult]]
     consistent: NotRequired[list[float]]
     winsorised: NotRequired[WinsorisedDocument]
-    manski: NotRequired[Interval]
-    worst_case_bias: NotRequired[dict[str, float]]
-    replacement_bias: NotRequired[dict[str, float]]
     monitor: NotRequired[Literal["ok", "too_little_noise", "outliers"]]
-    failures: NotRequired[dict[str, str]]
     updated_at: Moment
 
 
-@with_config(EXACT)
-class ResultDocuments(TypedDict):
+class ResultDocuments(_Versioned):
     """The results of several rounds; `next` is the first round that is not among them, if there are more."""
 
-    v: Literal[1]
     results: list[ResultDocument]
     next: NotRequired[Count]
 

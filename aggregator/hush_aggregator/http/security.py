@@ -49,11 +49,7 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, list[str]]:
 
 
 def check_origin(service: Service, headers: Mapping[str, list[str]]) -> None:
-    """Refuse a request for another host, or from a page of another origin.
-
-    Raises:
-        ProblemError: the request is refused.
-    """
+    """Refuse a request for another host, or from a page of another origin."""
     host = headers.get("host", [])
     found = _HOST.fullmatch(host[0].lower()) if len(host) == 1 else None
     if found is None or not _is_own_host(service, found["name"]):
@@ -69,15 +65,9 @@ def check_origin(service: Service, headers: Mapping[str, list[str]]) -> None:
 
 
 def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login: bool = False) -> None:
-    """Refuse a request without the token.
+    """Refuse a request without the token, or any without one set; with `login` a password may be the token.
 
-    Args:
-        token: None refuses every request.
-        headers: of the request.
-        login: whether the token may also be the password of any user, for browsers.
-
-    Raises:
-        ProblemError: the token is missing or wrong. The message does not contain what was sent.
+    The message does not contain what was sent.
     """
     if token is None:
         raise ProblemError(ProblemType.NO_TOKEN_SET, "disabled: the service was started without a token")
@@ -128,20 +118,12 @@ _Described = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 
 
 async def may_export(request: Request, service: ServiceDep, _: _Described) -> None:
-    """Refuse single reports without the token.
-
-    Raises:
-        ProblemError: the request is refused.
-    """
+    """Refuse single reports without the token."""
     check_token(service.token, headers_of(request.scope["headers"]))
 
 
 async def may_write(request: Request, service: ServiceDep, _: _Described) -> None:
-    """Refuse writing without the token, or to a service that only reads.
-
-    Raises:
-        ProblemError: the request is refused.
-    """
+    """Refuse writing without the token, or to a service that only reads."""
     if not service.write:
         raise ProblemError(
             ProblemType.READ_ONLY,

@@ -84,51 +84,35 @@ class ProblemType(Enum):
 
 
 class ProblemError(Exception):
-    """A request that the service refuses or cannot answer.
+    """A request that the service refuses or cannot answer, with further headers and members of the document.
 
-    Args:
-        kind: of the problem.
-        detail: what is wrong, and what to do.
-        headers: further headers of the answer.
-        members: further members of the document.
+    The detail says what is wrong, and what to do. A plain status has the type `about:blank`.
     """
 
     def __init__(
         self,
-        kind: ProblemType,
+        kind: ProblemType | HTTPStatus,
         detail: str,
         *,
-        headers: dict[str, str] | None = None,
-        members: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        members: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
-        self.headers: dict[str, str] = headers or {}
-        self.members: dict[str, str] = members or {}
+        self.headers = headers
+        self.members: Mapping[str, str] = members or {}
 
     @property
     def answer(self) -> Response:
         """The response with the problem document."""
-        return problem(self.kind, self.detail, headers=self.headers, members=self.members)
-
-
-def problem(
-    kind: ProblemType | HTTPStatus,
-    detail: str,
-    *,
-    headers: dict[str, str] | None = None,
-    members: dict[str, str] | None = None,
-) -> Response:
-    """Return the response with a problem document: see `ProblemError`. A plain status has the type `about:blank`."""
-    if isinstance(kind, ProblemType):
-        about: dict[str, object] = {"type": kind.type, "title": kind.title, "status": kind.status}
-    else:
-        about = {"type": "about:blank", "title": kind.phrase, "status": int(kind)}
-    document = {**about, "detail": printable(detail), **(members or {})}
-    body = json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
-    status = kind.status if isinstance(kind, ProblemType) else int(kind)
-    return Response(body, status, headers, PROBLEM)
+        if isinstance(self.kind, ProblemType):
+            type_, title, status = self.kind.type, self.kind.title, self.kind.status
+        else:
+            type_, title, status = "about:blank", self.kind.phrase, int(self.kind)
+        about: dict[str, object] = {"type": type_, "title": title, "status": status, "detail": printable(self.detail)}
+        body = json.dumps(about | dict(self.members), ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return Response(body, status, self.headers, PROBLEM)
 
 
 JSON = "application/json"
@@ -226,15 +210,7 @@ _RETRY = {"Retry-After": "5"}
 
 
 class ConcurrencyLimit:
-    """A limit on concurrent uses, and on the share of them that one address may have.
-
-    Args:
-        most: the limit.
-        kind: of the problem when the limit is reached.
-        detail: of the same problem.
-        share: the limit for one address; None for no such limit.
-        what: is limited, for the message about a share.
-    """
+    """A limit on concurrent uses, and on the `share` of them that one address may have; `what` is for its message."""
 
     def __init__(self, most: int, kind: ProblemType, detail: str, *, share: int | None = None, what: str = "") -> None:
         self._most = most
@@ -245,11 +221,7 @@ class ConcurrencyLimit:
         self._used: Counter[str] = Counter()
 
     def acquire(self, address: str = "") -> None:
-        """Count one more use.
-
-        Raises:
-            ProblemError: the limit or the share of the address is reached.
-        """
+        """Count one more use; raise a ProblemError if the limit or the share of the address is reached."""
         if self._share is not None and self._used[address] >= self._share:
             detail = f"{self._share} {self._what} of this address are under way, which is its share; try again later"
             raise ProblemError(ProblemType.OVER_SHARE, detail, headers=_RETRY)
@@ -277,15 +249,6 @@ class StoreService:
 
     The file is opened at the first use, and again when another file is in its place: a store may be created after the
     service starts, and be restored from a backup while it runs. A result is calculated once for what is counted.
-
-    Args:
-        store: the file.
-        confidence: nominal coverage of the intervals, inside (0, 1).
-        estimator: calculates the estimates; None for threads.
-
-    Attributes:
-        path: the file.
-        exports: the limit on concurrent exports.
     """
 
     def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
@@ -367,9 +330,6 @@ class StoreService:
         self._slow.shutdown(wait=False, cancel_futures=True)
 
     def _with_store(self, function: Callable[[StoreReader], T]) -> T:
-        return function(self._there())
-
-    def _there(self) -> SqliteReader:
         try:
             found = self.path.stat()
             file = found.st_dev, found.st_ino
@@ -379,7 +339,7 @@ class StoreService:
             self._close()
             self._opened = SqliteReader(self.path)  # names what is wrong where the file is missing
             self._file = file
-        return self._opened
+        return function(self._opened)
 
     def _close(self) -> None:
         if self._opened is not None:

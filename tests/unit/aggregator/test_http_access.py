@@ -11,9 +11,11 @@ from http_world import TOKEN
 from servers import free_port
 
 from hush_aggregator.commands.serve import HttpServer
-from hush_aggregator.http.listen import Address, HttpOptions, ListenerConfig
+from hush_aggregator.http.listen import Address, HttpListener, HttpOptions
 from hush_aggregator.http.service import TOKEN_VARIABLE, Token, find_token
 from hush_common.errors import OptionError
+
+STORE = Path("hush.sqlite")
 
 
 @pytest.fixture(autouse=True)
@@ -30,8 +32,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def opened(host: str = "127.0.0.1", **options: object) -> Iterator[ListenerConfig]:
-    found = ListenerConfig.open(HttpOptions("--bind", f"{host}:{free_port()}", "--", **options))  # type: ignore[arg-type]
+def opened(host: str = "127.0.0.1", **options: object) -> Iterator[HttpListener]:
+    found = HttpListener.open(HttpOptions("--bind", f"{host}:{free_port()}", "--", **options), STORE)  # type: ignore[arg-type]
     with closing(found.listener):
         yield found
 
@@ -54,35 +56,35 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_on_the_loopback_everybody_reads_and_nobody_writes() -> None:
     with opened() as access:
-        assert (access.guarded, access.write, access.any_address) == (False, False, False)
-        assert access.hosts == {"localhost", "127.0.0.1", "[::1]"}
+        assert (access.service.guarded, access.service.write, access.service.any_address) == (False, False, False)
+        assert access.service.hosts == {"localhost", "127.0.0.1", "[::1]"}
         assert access.meaning == "anyone who can reach it may read, nobody may write"
 
 
 def test_elsewhere_only_with_a_token_or_an_explicit_word(file: Path) -> None:
     with pytest.raises(OptionError, match="set a token with --token-file, or let everybody read with --open"):
-        ListenerConfig.open(HttpOptions("--bind", f"0.0.0.0:{free_port()}", "--"))
+        HttpListener.open(HttpOptions("--bind", f"0.0.0.0:{free_port()}", "--"), STORE)
     with opened("0.0.0.0", token_file=file) as access:  # noqa: S104 - what is tested
-        assert (access.guarded, access.any_address) == (True, True)
+        assert (access.service.guarded, access.service.any_address) == (True, True)
     with opened("0.0.0.0", open=True) as access:  # noqa: S104
-        assert (access.guarded, access.any_address) == (False, True)
+        assert (access.service.guarded, access.service.any_address) == (False, True)
     with opened("0.0.0.0", open=True, token_file=file) as access:  # noqa: S104
-        assert not access.guarded
+        assert not access.service.guarded
 
 
 def test_writing_needs_a_token(file: Path) -> None:
     with pytest.raises(OptionError, match="needs a token"):
-        ListenerConfig.open(HttpOptions("--bind", "127.0.0.1:0", "--", write=True))
+        HttpListener.open(HttpOptions("--bind", "127.0.0.1:0", "--", write=True), STORE)
     with opened(write=True, token_file=file) as access:
         assert access.meaning.endswith("writing needs the token")
 
 
 def test_further_names_are_hosts_and_nothing_else_is() -> None:
     with opened(hosts=("Hush.Example", "hush_1")) as access:
-        assert {"hush.example", "hush_1"} <= access.hosts
+        assert {"hush.example", "hush_1"} <= access.service.hosts
     for name in ("http://hush.example", "hush.example:80", "*", "", "a/b", "a b"):
         with pytest.raises(OptionError, match="not a valid host name"):
-            ListenerConfig.open(HttpOptions("--bind", "127.0.0.1:0", "--", hosts=(name,)))
+            HttpListener.open(HttpOptions("--bind", "127.0.0.1:0", "--", hosts=(name,)), STORE)
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
@@ -90,10 +92,10 @@ def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
         other.bind(("127.0.0.1", free_port()))
         other.listen()
         with pytest.raises(OptionError, match=r"cannot listen on 127\.0\.0\.1:.*use another port"):
-            ListenerConfig.open(HttpOptions("--http", f"127.0.0.1:{other.getsockname()[1]}", "--http-"))
+            HttpListener.open(HttpOptions("--http", f"127.0.0.1:{other.getsockname()[1]}", "--http-"), STORE)
     for host in ("no.such.name.invalid", "192.0.2.1"):
         with pytest.raises(OptionError, match=r"not an address of this machine|use another port"):
-            ListenerConfig.open(HttpOptions("--http", f"{host}:0", "--http-", open=True))
+            HttpListener.open(HttpOptions("--http", f"{host}:0", "--http-", open=True), STORE)
 
 
 def test_options_about_http_need_an_address(tmp_path: Path) -> None:

@@ -77,23 +77,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A line with a band around it.
-
-    Args:
-        title: for people who cannot see it.
-        description: the same.
-        band: the corners of the band.
-        line: the corners of the line.
-        up: the numbers of the vertical axis, from the top.
-        across: the words at the left and at the right end.
-    """
+    """A line with a band around it, as their corners; title and description are for people who cannot see it."""
 
     title: str
     description: str
     band: Sequence[tuple[float, float]]
     line: Sequence[tuple[float, float]]
-    up: Sequence[str]
-    across: tuple[str, str]
+    up: Sequence[str]  # numbers of the vertical axis, from the top
+    across: tuple[str, str]  # words at its ends
 
     @classmethod
     def of(
@@ -404,8 +395,8 @@ def meaning(target: str) -> str:
     """Return what an interval takes into account."""
     return {
         REPORTERS: "The devices that reported. Includes their noise.",
-        POPULATION: "Those they stand for: includes who happened to answer. Correct if they are a random sample.",
-        ENROLLED: "All who were asked: includes who happened to answer. Correct if they are a random part of them.",
+        POPULATION: "Everyone they represent. Includes who happened to answer. Correct if they are a random sample.",
+        ENROLLED: "All who were asked. Includes who happened to answer. Correct if they are a random part of them.",
         ANYTIME: "Wider, so that it stays correct however often you look.",
         ANYTIME_POPULATION: "Wider, so that it stays correct however often you look. Needs a random sample.",
     }.get(target, "")
@@ -417,13 +408,7 @@ def band_of(target: str) -> str:
 
 
 def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) -> str | None:
-    """Return the target of the interval to show first.
-
-    Args:
-        intervals: by target.
-        methods: by target; the method of an anytime interval begins with what it is about.
-        final: whether the round is closed; until then the anytime interval is first.
-    """
+    """Return the target of the interval to show first: the anytime interval until the round is closed."""
     whom = POPULATION if methods.get(ANYTIME, "").startswith(POPULATION) else REPORTERS
     wanted = (whom, POPULATION, REPORTERS, ENROLLED, ANYTIME) if final else (ANYTIME, whom, *ORDER)
     return next((target for target in wanted if target in intervals), None)

@@ -23,25 +23,12 @@ _ORIGINS = {
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLabel:
-    """The label of a task.
-
-    Args:
-        question: what a device is asked, up to the names.
-        names: written by the author of the task: labels, coordinates, or a unit.
-        end: of the question.
-        leaves: what a report contains.
-        every: how often a device answers; empty for once.
-        origin: who gave the task.
-        losses: what others can conclude, the most first.
-        bound: how sure an observer can become at most, as a share.
-        chances: chances of an observer before and after.
-        factor: by how much the odds between two answers change at most.
-    """
+    """The label of a task. The author of the task wrote the names in its question: labels, coordinates, or a unit."""
 
     question: str
     names: Sequence[str]
     end: str
-    leaves: str
+    leaves: str  # what a report contains
     every: str
     origin: str
     losses: Sequence[PrivacyLoss]

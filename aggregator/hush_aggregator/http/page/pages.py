@@ -128,17 +128,7 @@ def render_message(here: str, now: datetime, title: str, status: int) -> str:
 def render_index(
     views: Sequence[TaskView], here: str, now: datetime, *, total: int, page: int, pages: int, dropped: int = 0
 ) -> str:
-    """Render a page of the list of tasks.
-
-    Args:
-        views: the tasks of this page.
-        here: the address of the page.
-        now: aware.
-        total: tasks in all.
-        page: from 1.
-        pages: how many there are.
-        dropped: messages that the broker has dropped since it started.
-    """
+    """Render a page (from 1) of the list of tasks; `dropped` counts messages that the broker dropped."""
     cards = [(view, RoundFigures.of(view), largest_loss(view.task)) for view in views]
     context = {"cards": cards, "total": total, "page": page, "pages": pages, "dropped": dropped}
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="")

@@ -51,30 +51,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task, and what is known of it.
-
-    Args:
-        task: what is asked.
-        state: what its owner wants.
-        origin: who gave it.
-        ended: whether all rounds are closed.
-        now: aware.
-        result: of the round that is shown; None while it is being made.
-        n: reports counted in that round.
-        rounds: the results of the last rounds, oldest first; empty if the task has one round.
-        latest: the latest round that has a report.
-        history: earlier estimates of that round, as far as this service has seen them.
-    """
+    """A task, one of its rounds, and the last rounds, the oldest first (none of a task with one round)."""
 
     task: Task
     state: TaskState
     origin: Origin
     ended: bool
     now: datetime
-    result: Result | None = None
+    result: Result | None = None  # None while it is being made
     n: int = 0
     rounds: Sequence[Result] = field(default=())
-    latest: int = 0
+    latest: int = 0  # the latest round with a report
     history: Sequence[Point] = field(default=())
 
     @property
@@ -154,11 +141,7 @@ class TaskViews:
         self.reading.on_result = self.history.add
 
     async def some(self, page: int, now: datetime) -> tuple[list[TaskView], int, int, int]:
-        """Return the tasks of a page (from 1), and the numbers of tasks, pages and messages that the broker dropped.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return the tasks of a page (from 1), and the numbers of tasks, pages and messages that the broker dropped."""
 
         def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], int, int, int]:
             rows = [row for row in store.task_rows() if row.payload]
@@ -177,11 +160,7 @@ class TaskViews:
         return views, total, pages, dropped
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
-        """Return a task and one of its rounds, by default the latest; None if there is no such task or round.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""
 
         def read(store: StoreReader) -> tuple[TaskRow, bool, int, int] | None:
             row = store.task_row(task_id)
