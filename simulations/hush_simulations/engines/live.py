@@ -52,7 +52,6 @@ from hush_simulations.engines.experiment import (
     read_received,
 )
 from hush_simulations.scenarios.behaviour import Faults, Liars, as_numbers, truthful_count
-from hush_simulations.scenarios.population import Value
 
 _TIDY_SECONDS = 10.0
 
@@ -218,31 +217,6 @@ class Trouble:
                 return fate
             draw -= share
         return Fate.GOOD
-
-
-async def publish_lies(
-    transport: Transport,
-    topic: str,
-    task: Task,
-    round_: int,
-    *,
-    liars: tuple[Liars, ...],
-    values: Sequence[Value],
-    rng: ReportRng,
-) -> int:
-    """Publish what all liars, the last of the devices, send in a round; return their different reports above one each.
-
-    `values` are the true ones of all devices.
-    """
-    device, different = truthful_count(len(values), liars), 0
-    async with transport.connect() as link:
-        for some in liars:
-            for _ in range(some.among(len(values))):
-                for payload in _forged(task, round_, some, values[device], rng):
-                    await link.publish(topic, payload)
-                different += 0 if some.lie == "replay" else some.reports - 1
-                device += 1
-    return different
 
 
 def _forged(task: Task, round_: int, some: Liars, value: object, rng: ReportRng) -> Iterator[bytes]:
@@ -558,23 +532,23 @@ class _Run:
         await self._devices.ask_all(round_, queues, answers)
 
     async def _lie(self, round_: int, answers: Answers) -> int:
-        """Let the liars publish their reports; return how many different ones there are above one for each."""
-        liars = range(self._truthful, len(self._experiment.values))
-        answers.reporters.extend(liars)
-        if not liars:
+        """Publish what the liars, the last devices, send; return how many different reports there are above one each."""
+        experiment, task = self._experiment, self._network.task
+        clients, number = len(experiment.values), experiment.gateways
+        devices = range(self._truthful, clients)
+        answers.reporters.extend(devices)
+        if not devices:
             return 0
-        seed, number = self._experiment.noise_seed, self._experiment.gateways
-        rng = SystemRng() if seed is None else SeededRng(seed, number)
-        topic = report_topic(self._network.task.id, self._network.sender(number))
-        return await publish_lies(
-            self._network.transport(number),  # without faults
-            topic,
-            self._network.task,
-            round_,
-            liars=self._experiment.scenario.liars,
-            values=[self._experiment.value(device, round_) for device in range(len(self._experiment.values))],
-            rng=rng,
-        )
+        rng = SystemRng() if experiment.noise_seed is None else SeededRng(experiment.noise_seed, number)
+        topic = report_topic(task.id, self._network.sender(number))
+        liars = [some for some in experiment.scenario.liars for _ in range(some.among(clients))]
+        different = 0
+        async with self._network.transport(number).connect() as link:  # without faults
+            for device, some in zip(devices, liars, strict=False):
+                for payload in _forged(task, round_, some, experiment.value(device, round_), rng):
+                    await link.publish(topic, payload)
+                different += 0 if some.lie == "replay" else some.reports - 1
+        return different
 
     async def _look(self, aggregator: Aggregator, number: int) -> None:
         """Show the estimate repeatedly, rarely enough to slow nothing down."""

@@ -21,7 +21,7 @@ from hush_aggregator.estimate import (
     Estimate,
     estimate,
 )
-from hush_aggregator.estimate.estimates import Interval, Intervals
+from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.estimate.finite_channel import Values, finite
 from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
@@ -332,21 +332,14 @@ class _Scope:
                 errors = self._errors.setdefault((name, target), _Errors())
                 errors.errors.append(error)
                 errors.truths.append(judged.truth[target])
-            self._intervals(name, one.intervals, judged.covered, one.methods)
+            for interval, covered in judged.covered.items():
+                method = one.methods.get(interval, "")
+                held = self._held.setdefault((name, interval, _target(interval, method)), _Held())
+                held.add(one.intervals[interval], method, covered=covered)
             self._missing(name, one.failures)
         for interval, covered in score.joint.items():
-            self._one("", f"{_JOINT}{interval}", _target(interval, ""), None, "", covered=covered)
-
-    def _intervals(
-        self, name: str, intervals: Intervals, covered: Mapping[str, bool], methods: Mapping[str, str]
-    ) -> None:
-        for interval, holds in covered.items():
-            method = methods.get(interval, "")
-            self._one(name, interval, _target(interval, method), intervals[interval], method, covered=holds)
-
-    def _one(self, name: str, interval: str, target: str, ends: Interval | None, method: str, *, covered: bool) -> None:
-        held = self._held.setdefault((name, interval, target), _Held())
-        held.add(ends, method, covered=covered)
+            key = ("", f"{_JOINT}{interval}", _target(interval, ""))
+            self._held.setdefault(key, _Held()).add(None, "", covered=covered)
 
     def _missing(self, name: str, failures: Mapping[str, str]) -> None:
         """Note the reasons of intervals that this trial lacks."""
