@@ -15,7 +15,7 @@ from hush_simulations.engines.bulk import cells
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds
-from hush_simulations.engines.bulk.tallies import draw_population
+from hush_simulations.engines.bulk.engine import draw_population
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import Scenario, scenario_of_column

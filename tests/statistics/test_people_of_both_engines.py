@@ -20,7 +20,7 @@ from hush_common.domain import NumberDomain
 from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import PopulationSampler, draw_devices
-from hush_simulations.engines.bulk.tallies import CellCounts, draw_population
+from hush_simulations.engines.bulk.engine import CellCounts, draw_population
 from hush_simulations.engines.experiment import Experiment
 from hush_simulations.engines.live import Attendance
 from hush_simulations.scenarios.behaviour import STEADY, Dropout, Nonresponse, Panel

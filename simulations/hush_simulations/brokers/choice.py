@@ -33,11 +33,7 @@ log_dest file {directory}/mosquitto.log
 
 
 def parse_broker(text: str, option: str = "--broker") -> str:
-    """Return a broker as chosen: `embedded`, `mosquitto`, or the address of a running one.
-
-    Raises:
-        OptionError: it is something else; the message names `option`.
-    """
+    """Return `embedded`, `mosquitto` or the address of a running broker; raise OptionError for other texts."""
     if text in BROKERS:
         return text
     if "://" not in text:
@@ -85,11 +81,7 @@ def installed_mosquitto() -> str | None:
 
 @asynccontextmanager
 async def mosquitto_broker(directory: Path) -> AsyncIterator[str]:
-    """Run the installed mosquitto on a free loopback port; its files go to `directory`.
-
-    Raises:
-        BrokerError: it is not installed, or does not come up.
-    """
+    """Run the installed mosquitto on a free loopback port; it may raise BrokerError. Its files go to `directory`."""
     program = installed_mosquitto()
     if program is None:
         raise BrokerError(

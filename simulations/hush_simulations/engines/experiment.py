@@ -267,11 +267,7 @@ def check_size(clients: int, engine: Engine, option: str) -> None:
 
 
 def check_confidence(value: float, option: str, shown: str) -> float:
-    """Return a finite confidence, which was typed as `shown`.
-
-    Raises:
-        OptionError: it is not between 0 and 1; the remedy for a percentage is the share.
-    """
+    """Return a finite confidence, typed as `shown`; raise OptionError if it is not between 0 and 1."""
     if not 0 < value < 1:
         share = significant(Fraction(value) / 100, 12)
         remedy = f"for {shown} % write {share}" if 1 < value < 100 else "write for example 0.95"  # noqa: PLR2004 - per cent

@@ -139,11 +139,7 @@ class Network:
 
 @asynccontextmanager
 async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator[Network]:
-    """Start the broker of an experiment, or connect to the running one; leave nothing on it.
-
-    Raises:
-        BrokerError: the broker cannot be started, or its user cannot be part of a topic.
-    """
+    """Start or find the broker of an experiment, and leave nothing on it; raise BrokerError if that fails."""
     name = f"simulation-{secrets.token_hex(4)}"
     if experiment.engine == "memory":
         memory, task = MemoryBroker(), experiment.task
@@ -532,7 +528,7 @@ class _Run:
         await self._devices.ask_all(round_, queues, answers)
 
     async def _lie(self, round_: int, answers: Answers) -> int:
-        """Publish what the liars, the last devices, send; return how many different reports there are above one each."""
+        """Publish what the liars, the last devices, send; return their different reports above one each."""
         experiment, task = self._experiment, self._network.task
         clients, number = len(experiment.values), experiment.gateways
         devices = range(self._truthful, clients)

@@ -84,11 +84,7 @@ class SweepDirectory:
 
     @contextmanager
     def opened(self, sweep: Sweep, *, resume: bool) -> Iterator[None]:
-        """Create it if needed, and lock it for this sweep.
-
-        Raises:
-            OptionError: it is of another sweep, cannot be written, or is locked.
-        """
+        """Create it if needed, and lock it for this sweep; raise OptionError if it is locked or of another sweep."""
         with errors_of(self.path):
             (self.path / _CELLS).mkdir(parents=True, exist_ok=True)
             lock = FileLock.take(self.path / _LOCK)
@@ -114,11 +110,7 @@ class SweepDirectory:
         return False
 
     def identity(self) -> dict[str, object] | None:
-        """Return which sweep it is of, or None.
-
-        Raises:
-            OptionError: `sweep.json` is damaged, or of another format.
-        """
+        """Return which sweep it is of, or None; raise OptionError if `sweep.json` is damaged or of another format."""
         file = self.path / _SWEEP
         try:
             text = file.read_text(encoding="utf-8")
@@ -144,22 +136,14 @@ class SweepDirectory:
         self.check(sweep)
 
     def check(self, sweep: Sweep) -> None:
-        """Check that it is of this sweep.
-
-        Raises:
-            OptionError: it is of another one; what differs is named.
-        """
+        """Raise OptionError, which names what differs, if it is of another sweep."""
         before, now = self.identity() or {}, json.loads(canonical(sweep.identity()))
         differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if differing:
             raise OptionError(_OPTION, f"{self.path} is of another sweep: {_differences(before, now, differing)}")
 
     def keep(self, work: CellWork, made: FinishedCell) -> None:
-        """Write the file of a cell.
-
-        Raises:
-            OptionError: it cannot be written; nothing is left of it.
-        """
+        """Write the file of a cell, or raise OptionError and leave nothing of it."""
         with errors_of(self.path):
             replace_file(self._file(work), encode(made))
 
@@ -229,22 +213,14 @@ def csv_text(result: SweepResult) -> str:
 
 
 def write_csv(result: SweepResult, path: Path) -> Path:
-    """Write the rows as CSV.
-
-    Raises:
-        OptionError: the file cannot be written.
-    """
+    """Write the rows as CSV; raise OptionError if the file cannot be written."""
     with errors_of(path):
         replace_file(path, csv_text(result).encode())
     return path
 
 
 def check_parquet() -> None:
-    """Check that Parquet can be written, before a long sweep starts.
-
-    Raises:
-        OptionError: pyarrow is not installed.
-    """
+    """Raise OptionError if Parquet cannot be written, before a long sweep starts."""
     try:
         import_module("pyarrow.parquet")
     except ImportError:
@@ -254,11 +230,7 @@ def check_parquet() -> None:
 
 
 def write_parquet(result: SweepResult, path: Path) -> Path:
-    """Write the rows as Parquet. An axis whose values have several types becomes text.
-
-    Raises:
-        OptionError: pyarrow is not installed, or the file cannot be written.
-    """
+    """Write the rows as Parquet, as `write_csv`. An axis whose values have several types becomes text."""
     check_parquet()
     arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     columns = result.columns()

@@ -4,9 +4,10 @@ Without liars and a broker that forgets, the people and the reports of all trial
 each trial is drawn separately, as the bulk engine does (`draw_subpopulations`). A chunk of trials has its own seed.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from math import sqrt
 from typing import cast
 
@@ -35,15 +36,16 @@ from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds, noise_of, people_of
 from hush_simulations.engines.bulk.engine import (
     Subpopulation,
+    draw_population,
     draw_subpopulations,
     draw_tallies,
     drawing_of,
+    drawn_part,
     is_plain,
+    parts_of_offers,
     shares_of,
     tallies_have_law,
 )
-from hush_simulations.engines.bulk.laws import law_of
-from hush_simulations.engines.bulk.tallies import draw_population, parts_of_offers
 from hush_simulations.engines.experiment import Experiment, StoppedError, bulk_experiment
 from hush_simulations.results.run import Score, mean_of_rounds, score_of_truth
 from hush_simulations.scenarios.behaviour import STEADY, Panel
@@ -91,11 +93,7 @@ class Trial:
 
 
 def experiment_of(work: CellWork) -> Experiment:
-    """Return the experiment of a cell: it draws tallies if they have a law, unless devices are requested.
-
-    Raises:
-        OptionError: tallies are requested that cannot be drawn.
-    """
+    """Return the experiment of a cell: it draws tallies if they have a law, unless devices are requested."""
     made = bulk_experiment(work.scenario, (), work.seed, confidence=work.confidence, drawing="tally")
     if work.drawing == "devices" or (work.drawing == "auto" and not tallies_have_law(made)):
         made = replace(made, drawing="devices")
@@ -237,62 +235,28 @@ _JOINT = "joint_"
 
 
 def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
-    """Return the rows of a cell.
-
-    Raises:
-        StoppedError: `wanted`, which is called before each trial, returned False.
-    """
+    """Return the rows of a cell; raise StoppedError if `wanted`, called before each trial, returns False."""
     experiment = experiment_of(work)
     task = experiment.task
-    estimated = _Estimated(task, work.confidence, whole=experiment.drawing == "devices")
     scopes = {LAST: _Scope(), TOGETHER: _Scope()}
-    means = [
-        work.scenario.panel.mean(task.domain, work.scenario.population.mean, number) for number in range(task.rounds)
-    ]
+    means = [experiment.mean(number) for number in range(task.rounds)]
+
+    @cache  # equal tallies are estimated once
+    def estimated(tally: Tally) -> Estimate:
+        return drawn_part(task, estimate(task, tally, work.confidence), experiment.drawing)
+
     for trial in trials_of(work, experiment):
         if not wanted():
             raise StoppedError
-        for scope, made in estimated.of(trial):
-            if scope == LAST:
-                judged = score_of_truth(task.domain, made, trial.truth, means[-1])
-            else:
-                rounds = [(tally.n, mean) for tally, mean in zip(trial.tallies, means, strict=True)]
-                judged = score_of_truth(task.domain, made, trial.together, mean_of_rounds(rounds))
-            scopes[scope].add(made, judged)
+        last, together = estimated(trial.tallies[-1]), combine(task, trial.tallies, work.confidence)
+        scopes[LAST].add(last, score_of_truth(task.domain, last, trial.truth, means[-1]))
+        if together is not None:
+            together = drawn_part(task, together, experiment.drawing)
+            rounds = [(tally.n, mean) for tally, mean in zip(trial.tallies, means, strict=True)]
+            score = score_of_truth(task.domain, together, trial.together, mean_of_rounds(rounds))
+            scopes[TOGETHER].add(together, score)
     theory = theoretical_stderr(work.scenario, task, shares_of(experiment, honest=True))
     return [row for name, scope in scopes.items() for row in scope.rows(work, task, name, theory)]
-
-
-class _Estimated:
-    """Estimates trials; equal tallies are estimated once."""
-
-    def __init__(self, task: Task, confidence: float, *, whole: bool) -> None:
-        self._task, self._confidence, self._whole = task, confidence, whole
-        self._known: dict[Tally, Estimate] = {}
-
-    def of(self, trial: Trial) -> Iterator[tuple[str, Estimate]]:
-        """Yield the estimate of the last round, and that of all rounds if there is one."""
-        last = trial.tallies[-1]
-        if last not in self._known:
-            self._known[last] = self._estimate(last)
-        yield LAST, self._known[last]
-        together = combine(self._task, trial.tallies, self._confidence)
-        if together is not None:
-            yield TOGETHER, self._what_is_known(together)
-
-    def _estimate(self, tally: Tally) -> Estimate:
-        return self._what_is_known(estimate(self._task, tally, self._confidence))
-
-    def _what_is_known(self, made: Estimate) -> Estimate:
-        return made if self._whole else law_of(parts_of_offers(self._task.randomizer)[0]).without_filled(made)
-
-
-@dataclass(slots=True)
-class _Errors:
-    """The errors of one target of one part, and its true values, over the trials."""
-
-    errors: list[float] = field(default_factory=list)
-    truths: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -318,8 +282,8 @@ class _Scope:
     """One kind of estimate, over the trials."""
 
     def __init__(self) -> None:
-        self._errors: dict[tuple[str, str], _Errors] = {}
-        self._held: dict[tuple[str, str, str], _Held] = {}
+        self._errors: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)  # and true values
+        self._held: defaultdict[tuple[str, str, str], _Held] = defaultdict(_Held)
         self._units: dict[str, str] = {}
 
     def add(self, made: Estimate, score: Score) -> None:
@@ -329,17 +293,14 @@ class _Scope:
             judged = score.parts[name] if name else score
             self._units[name] = one.unit
             for target, error in judged.error.items():
-                errors = self._errors.setdefault((name, target), _Errors())
-                errors.errors.append(error)
-                errors.truths.append(judged.truth[target])
+                self._errors[name, target].append((error, judged.truth[target]))
             for interval, covered in judged.covered.items():
                 method = one.methods.get(interval, "")
-                held = self._held.setdefault((name, interval, _target(interval, method)), _Held())
+                held = self._held[name, interval, _target(interval, method)]
                 held.add(one.intervals[interval], method, covered=covered)
             self._missing(name, one.failures)
         for interval, covered in score.joint.items():
-            key = ("", f"{_JOINT}{interval}", _target(interval, ""))
-            self._held.setdefault(key, _Held()).add(None, "", covered=covered)
+            self._held["", f"{_JOINT}{interval}", _target(interval, "")].add(None, "", covered=covered)
 
     def _missing(self, name: str, failures: Mapping[str, str]) -> None:
         """Note the reasons of intervals that this trial lacks."""
@@ -347,7 +308,7 @@ class _Scope:
             if interval in (REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION):
                 known = [key for key in self._held if key[:2] == (name, interval)]
                 key = known[0] if known else (name, interval, _target(interval, ""))
-                self._held.setdefault(key, _Held()).failure = why
+                self._held[key].failure = why
 
     def rows(self, work: CellWork, task: Task, scope: str, theory: Theory) -> Iterator[SweepRow]:
         """Yield a row for each interval of each part."""
@@ -405,16 +366,16 @@ class _ErrorSummary:
     rmse_upper: float | None = None
 
     @classmethod
-    def of(cls, found: _Errors | None) -> "_ErrorSummary":
-        if found is None or not found.errors:
+    def of(cls, found: Sequence[tuple[float, float]] | None) -> "_ErrorSummary":
+        if not found:
             return cls()
-        errors, n = np.array(found.errors), len(found.errors)
+        errors, truth, n = np.array([error for error, _ in found]), _mean([true for _, true in found]), len(found)
         squares = errors**2
         rmse = sqrt(float(squares.mean()))
         if n == 1:
-            return cls(n, _mean(found.truths), float(errors[0]), None, rmse)
+            return cls(n, truth, float(errors[0]), None, rmse)
         low, high = _bars_of_rms(squares)
-        return cls(n, _mean(found.truths), float(errors.mean()), _stderr(errors), rmse, low, high)
+        return cls(n, truth, float(errors.mean()), _stderr(errors), rmse, low, high)
 
 
 def _bars_of_rms(squares: NDArray[np.float64]) -> tuple[float, float]:

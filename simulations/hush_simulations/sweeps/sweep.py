@@ -155,11 +155,7 @@ def _exact(value: object) -> object:
 
 
 def with_values(document: Mapping[str, object], point: Mapping[str, object]) -> dict[str, object]:
-    """Return the document of a scenario with the values of a point set.
-
-    Raises:
-        OptionError: a name that leads nowhere.
-    """
+    """Return the document of a scenario with the values of a point; raise OptionError for a name that leads nowhere."""
     made = copy.deepcopy(dict(document))
     for name, value in point.items():
         if name != SCENARIO:
@@ -276,11 +272,7 @@ class Sweep:
         }
 
     def works(self) -> list[CellWork]:
-        """Return every cell, in the order of the grid.
-
-        Raises:
-            OptionError: a value that a scenario cannot have; it is named with its cell.
-        """
+        """Return every cell in the order of the grid, or raise OptionError with a cell that no scenario has."""
         named = {base.name: base for base in self.bases}
         read: dict[str, Scenario] = {}
         found = []
@@ -425,13 +417,7 @@ def _dotted(table: Mapping[str, object], before: str = "") -> Iterator[tuple[str
 def bases_of(
     scenario: str | Path | Mapping[str, object], grid: SweepGrid, near: Path | None = None
 ) -> tuple[BaseScenario, ...]:
-    """Return the scenario that is varied, or those that the grid names.
-
-    Paths are relative to the folder of the file `near`, if there is one.
-
-    Raises:
-        OptionError, TaskError: there is no such scenario, or its file is not TOML.
-    """
+    """Return the scenario that is varied, or those that the grid names, with paths relative to the file `near`."""
     axis = next((axis for axis in grid.axes if axis.name == SCENARIO), None)
     if axis is None:
         return (_base(scenario, near),)

@@ -179,13 +179,7 @@ class Cells:
 
 
 def cells_of(domain: Domain, population: Population, panel: Panel = STEADY, rounds: int = 1) -> Cells:
-    """Return the cells of a population of numbers, bits or categories, or of vectors from a file.
-
-    Values drift over `rounds`, as the panel says.
-
-    Raises:
-        TypeError: the bulk engine does not know the population.
-    """
+    """Return the cells of a population, except of vectors with a law, with values that drift over `rounds`."""
     cells = _cells(domain, population, panel, rounds)
     if not panel.nonresponse:
         return cells

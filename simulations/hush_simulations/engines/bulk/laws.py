@@ -447,11 +447,7 @@ _LAWS: dict[type[Mechanism], AnyLaw] = {
 
 
 def law_of(mechanism: Mechanism) -> AnyLaw:
-    """Return how reports of a mechanism are drawn in bulk.
-
-    Raises:
-        OptionError: the bulk engine has no law for it.
-    """
+    """Return how reports of a mechanism are drawn in bulk; raise OptionError if no law is known."""
     found = _LAWS.get(type(mechanism))
     if found is None:
         raise OptionError("engine", f"no bulk law of {mechanism.name!r} is known; choose mqtt or memory")
