@@ -1,5 +1,6 @@
 """Every command of `hush` in this process, and all that it shows: what it prints, and logs at any level."""
 
+import functools
 import io
 import logging
 import os
@@ -29,6 +30,9 @@ EXIT_CODES = {0, 1, 2, 130, 141, 143}
 
 PROGRESS = re.compile(r"^hush: (\d[\d ]*) of \d[\d ]* .+, \d[\d ]* s(?:, .+)?\n", re.MULTILINE)
 """A line of progress: how many are done. It comes after five seconds, so how many lines come depends on the machine."""
+
+_READ_ONCE = functools.cache(typer.main.get_command)
+"""The tree of a command line, which the commands of a process would read again and again from the same functions."""
 
 _LAST_WORDS = {"serve": "trying again until it works", "broker": "Ctrl-C stops it", "http": "HTTP on http://"}
 """After these a command that runs for ever has shown all that there is to show."""
@@ -152,6 +156,7 @@ def run(
         stack.enter_context(_place(directory, environment or {}))
         stack.enter_context(_logged(log))
         stack.enter_context(_interrupted(patience))
+        stack.enter_context(patch.object(typer.main, "get_command", _READ_ONCE))
         stack.enter_context(patch.object(socket, "getaddrinfo", _here_only(socket.getaddrinfo)))
         stack.enter_context(patch.multiple(sys, argv=["hush", *arguments], path=list(sys.path), stdout=out, stderr=err))
         stack.enter_context(patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed))))

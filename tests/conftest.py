@@ -1,11 +1,12 @@
 """Fixtures that need the outside world."""
 
+import asyncio
 import gc
 import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from chaos import BARE
 from servers import Mosquitto, need
+from virtual_time import VirtualLoop
 
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -26,6 +28,16 @@ def pytest_collection_finish() -> None:
     """Let no later collection of garbage look through the thousands of collected tests and imported modules."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop of an asynchronous test."""
+    marker = item.get_closest_marker("virtual_time")
+    return (
+        {"virtual": VirtualLoop}
+        if marker is not None and False not in marker.args
+        else {"real": asyncio.SelectorEventLoop}
+    )
 
 
 @contextmanager

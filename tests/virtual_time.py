@@ -2,11 +2,10 @@
 
 import asyncio
 import selectors
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-__all__ = ["VirtualLoop"]
-
+_T = TypeVar("_T")
 _TURN = 1e-6  # seconds that a turn of the loop takes at least: time never stands still
 
 
@@ -50,3 +49,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for _ in range(count):
             self.call_soon(self.stop)
             self.run_forever()
+
+
+def in_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
+    """Return what `main` returns, without its waiting."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main)

@@ -37,7 +37,7 @@ from hush_common.wire import Frame, decode
 EPSILON = "0.000001"
 POLICY = Policy(lifetime=Fraction(1, 1000))
 TASKS = 25
-FEW_TASKS = 9
+FEW_TASKS = 5
 """From run to run: what is decided is the same code, and each takes a process of its own."""
 LOWER, UPPER = 100.0, 250.0
 SECRETS = [LOWER + 3 * k for k in range(51)]

@@ -1,15 +1,15 @@
-"""Do the error bars of whole simulations keep their promise? 200 runs of 200 devices, from population to estimate.
+"""Do the error bars of whole simulations keep their promise? 200 runs of 100 devices, from population to estimate.
 
 The people and the noise follow from the seed of a run, so that this test gives the same verdict every time. For an
 interval that covers with probability 0.95, a random choice of seeds would leave the band with probability 0.0015.
 """
 
-import asyncio
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from made_results import changed
+from virtual_time import in_virtual_time
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import ByTarget
@@ -20,7 +20,7 @@ from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("temporary_in_memory")]
 
-RUNS, DEVICES = 200, 200
+RUNS, DEVICES = 200, 100
 LOWER, UPPER = 120.0, 220.0
 
 Scored = list[tuple[Estimate, ByTarget]]
@@ -31,7 +31,7 @@ def _runs() -> Iterator[tuple[Estimate, ByTarget]]:
     for seed in range(RUNS):
         values = scenario.population.draw(DEVICES, np.random.default_rng(seed))
         experiment = Experiment(scenario=scenario, values=values, engine="memory", connections=1, noise_seed=seed)
-        (done,) = asyncio.run(simulate(experiment)).rounds
+        (done,) = in_virtual_time(simulate(experiment)).rounds
         assert done.result.n == DEVICES
         found = score(scenario.task().domain, done.result.estimate, values, scenario.population.mean)
         yield done.result.estimate, found.truth

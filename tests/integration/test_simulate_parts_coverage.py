@@ -5,11 +5,11 @@ interval that covers with probability 0.95, a random choice of seeds would leave
 probability 0.0006; that of all categories or coordinates together, 0.91, with less.
 """
 
-import asyncio
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from virtual_time import in_virtual_time
 
 from hush_aggregator.estimate import Estimate
 from hush_simulations.engines.experiment import Experiment
@@ -19,7 +19,7 @@ from hush_simulations.scenarios.scenario_file import SCENARIOS
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("temporary_in_memory")]
 
-RUNS, DEVICES = 60, 150
+RUNS, DEVICES = 60, 100
 
 Scored = list[tuple[Estimate, Score]]
 
@@ -34,7 +34,7 @@ def _runs(name: str) -> Iterator[tuple[Estimate, Score]]:
         experiment = Experiment(
             scenario=scenario, values=values, choices=choices, engine="memory", connections=1, noise_seed=seed
         )
-        (done,) = asyncio.run(simulate(experiment)).rounds
+        (done,) = in_virtual_time(simulate(experiment)).rounds
         assert done.result.n == DEVICES
         yield done.result.estimate, score(task.domain, done.result.estimate, values, scenario.population.mean)
 

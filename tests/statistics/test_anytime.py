@@ -25,7 +25,7 @@ from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 
-RUNS, STEPS, NOMINAL = 2000, 3000, 0.95
+RUNS, STEPS, NOMINAL = 1200, 3000, 0.95
 TIMES: Array = np.arange(1, STEPS + 1, dtype=float)
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 

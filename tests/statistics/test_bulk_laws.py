@@ -6,7 +6,8 @@ wrong mean, a wrong variance or a wrong correlation of two sums is another law. 
 many draws.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import cast
 
@@ -47,7 +48,7 @@ MECHANISMS: dict[str, tuple[Mechanism, Indices]] = {  # the first two devices ha
     "vector, one of three": (Vector(ONE, 8, 3, 1, 1), [(0, 3, 8), (0, 3, 8)]),
     "vector, two of three": (Vector(Fraction(2), 8, 3, 2, 1), [(0, 3, 8), (0, 3, 8)]),
 }
-OF_BULK, OF_DEVICES, LEAST = 50_000, 6_000, 0.002  # tallies; the last: a cell expects 12 of those from devices
+OF_BULK, OF_DEVICES, LEAST = 25_000, 6_000, 0.002  # tallies; the last: a cell expects 12 of those from devices
 NAMES = list(MECHANISMS)
 
 
@@ -78,9 +79,14 @@ def by_devices(name: str, trials: int, rng: Rng) -> list[Sums]:
     return of_devices(mechanism, np.array(bodies, dtype=np.int64))
 
 
+@functools.cache
+def exact_law(name: str) -> Mapping[Sums, float]:
+    return law_of_tally(*MECHANISMS[name])
+
+
 def follows(fits: Fits, name: str, tallies: list[Sums]) -> bool:
     try:
-        return fits(*counted(law_of_tally(*MECHANISMS[name]), tallies, LEAST))
+        return fits(*counted(exact_law(name), tallies, LEAST))
     except KeyError:
         return False
 
@@ -92,7 +98,7 @@ def test_tallies_drawn_at_once_follow_the_exact_law_of_all_their_sums(name: str,
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_of_devices_drawn_as_arrays_follow_it(name: str, fits: Fits) -> None:
-    assert follows(fits, name, one_by_one(name, 40_000))
+    assert follows(fits, name, one_by_one(name, OF_BULK))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,7 +118,7 @@ def test_tallies_with_a_wrong_second_moment_are_seen(name: str, fits: Fits) -> N
     shared = 2 * drawn(mechanism, indices[:1], OF_BULK, rng)
     shared += drawn(mechanism, indices[2:], OF_BULK, rng) if len(indices) > 2 else 0
     wrong = np.where(rng.random((OF_BULK, 1)) < 0.25, shared, right)
-    assert wrong.mean(axis=0) == pytest.approx(right.mean(axis=0), abs=0.02)
+    assert wrong.mean(axis=0) == pytest.approx(right.mean(axis=0), abs=0.03)
     assert not follows(fits, name, rows(wrong))
 
 
@@ -139,7 +145,7 @@ def test_sets_that_are_no_uniform_ones_are_seen_though_each_category_is_named_as
     monkeypatch.setattr(laws, "count_members", neighbours)
     name = "subset selection, w = 2"
     means = np.mean(at_once(name, OF_BULK), axis=0)
-    exact = law_of_tally(*MECHANISMS[name])
+    exact = exact_law(name)
     assert means == pytest.approx(np.sum([np.array(sums) * p for sums, p in exact.items()], axis=0), abs=0.02)
     assert not follows(fits, name, at_once(name, OF_BULK))
 

@@ -6,7 +6,7 @@ covariances, is chi-squared: too large where a mean or a correlation is wrong or
 little. Verdicts condemn the right law once in 10^6 seeds; seeds are fixed. A share of liars that is off is seen.
 """
 
-import asyncio
+import functools
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from tally_laws import of_devices
+from virtual_time import in_virtual_time
 
 import hush
 from hush_aggregator.estimate.tallies import fold
@@ -67,6 +68,7 @@ def scenario_of(case: Case, trouble: str) -> Scenario:
     return replace(shipped, population=people, clients=CLIENTS, faults=faults, liars=told, rounds=1)
 
 
+@functools.cache
 def moments(mechanism: Mechanism, index: int | tuple[int, ...]) -> tuple[Floats, Floats]:
     """Mean and covariances of what one report adds to a tally."""
     bodies = list(mechanism.outputs())
@@ -114,7 +116,7 @@ def by_devices(scenario: Scenario, case: Case, seed: int) -> Outcome:
     experiment = Experiment(
         scenario=scenario, values=[case.true] * CLIENTS, engine="memory", connections=4, noise_seed=seed, seed=seed
     )
-    return asyncio.run(simulate(experiment))
+    return in_virtual_time(simulate(experiment))
 
 
 def in_bulk(scenario: Scenario, seed: int, drawing: Drawing) -> tuple[int, tuple[int, ...]]:

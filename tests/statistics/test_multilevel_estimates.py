@@ -239,7 +239,7 @@ def offers(mechanism: str, domain: dict[str, object] = NUMBER, epsilons: tuple[s
 def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     asked = offers("laplace")
     assert isinstance(asked.randomizer, Offers)
-    rng, runs, m = np.random.default_rng(9), 3000, 1 << 20
+    rng, runs, m = np.random.default_rng(9), 1500, 1 << 20
     exact = mixed_laplace_quantile(((1 / 0.5 / 12, 9), (1 / 2 / 12, 3)), NOMINAL)
     hits = np.zeros(3)
     for _ in range(runs):
@@ -268,7 +268,7 @@ def test_pooled_bounded_reports_cover_both_targets(mechanism: str) -> None:
     asked = offers(mechanism, NUMBER if mechanism == "multilevel" else {"kind": "bit"})
     assert isinstance(asked.randomizer, Offers)
     channels = [finite(part) for part in asked.randomizer.parts]
-    rng, runs = np.random.default_rng(10), 800
+    rng, runs = np.random.default_rng(10), 500
     for n in (4, 200):
         hits = np.zeros(2)
         for _ in range(runs):
@@ -360,7 +360,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
 
 @pytest.mark.slow
 def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None:
-    of, rng, runs, n = channel("1"), np.random.default_rng(11), 4000, 12
+    of, rng, runs, n = channel("1"), np.random.default_rng(11), 2000, 12
     x = np.array([1.0] * 2 + [0.0] * 10)
     covered = 0
     for _ in range(runs):

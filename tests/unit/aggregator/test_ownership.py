@@ -21,6 +21,8 @@ from hush_common.task import Task, make_task
 from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
 
+pytestmark = pytest.mark.virtual_time
+
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": NUMBER})
 CHANGED = make_task({"id": "heights", "epsilon": "2", "domain": NUMBER})
@@ -242,6 +244,7 @@ async def test_whoever_goes_on_overwriting_is_answered_less_and_less_often(tmp_p
         await until(lambda: broker.retained[TASK] == HEIGHTS.payload)
 
 
+@pytest.mark.virtual_time(False)  # two that take turns of one clock never part
 @pytest.mark.parametrize("attempt", range(4))
 async def test_of_two_that_start_at_once_on_an_empty_broker_one_yields(tmp_path: Path, attempt: int) -> None:
     broker, paths = Watched(), [tmp_path / f"{number}-{attempt}" for number in (1, 2)]

@@ -41,10 +41,10 @@ def test_a_thousand_tasks_are_remembered_and_the_oldest_goes_first() -> None:
 
 def test_no_more_than_8_mib_of_payloads_are_remembered() -> None:
     catalogue = TaskRegistry()
-    size = len(large("t000"))
+    payload = large("t000")
     for number in range(200):
-        learn(catalogue, f"t{number:03d}", large("t000").replace(b"t000", f"t{number:03d}".encode()))
-    most = 8 * 1024 * 1024 // size
+        learn(catalogue, f"t{number:03d}", payload.replace(b"t000", f"t{number:03d}".encode()))
+    most = 8 * 1024 * 1024 // len(payload)
     assert 100 < most < 200
     assert list(catalogue.tasks()) == [f"t{number:03d}" for number in range(200 - most, 200)]
     catalogue.receive(task_topic("t199"), b"")  # withdrawn: its room is free again

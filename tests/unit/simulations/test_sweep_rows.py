@@ -47,6 +47,7 @@ def is_off(row: SweepRow, theory: float) -> bool:
     return abs(row.rmse / theory - 1) > ERROR / sqrt(2 * row.trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "mechanism"), CASES)
 def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again(
     scenario: str, mechanism: str | None
@@ -60,6 +61,7 @@ def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again
         assert is_off(row, row.theory_stderr / 1.6)
 
 
+@pytest.mark.slow
 def test_theory_tells_the_reporters_from_the_population_where_values_vary_as_much_as_their_noise() -> None:
     (work,) = works("heights", 300, task__mechanism=["table"], task__epsilon=[8], population__clients=[2000])
     (one, other) = (
