@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import KEPT, FiniteChannel, finite
-from hush_aggregator.estimate.tallies import columns
+from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task

@@ -13,7 +13,7 @@ class Tally:
     """How many reports were counted, and sums over them.
 
     Args: n: reports counted. moments: one exact sum for each column of the mechanism
-    (`hush_aggregator.estimate.tallies`); empty if nothing was
+    (`hush_aggregator.estimate.mechanisms`); empty if nothing was
             counted.
     """
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from hush_aggregator.estimate.tallies import columns
+from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.logs import fields
 from hush_aggregator.store.base import Origin, Store, StoreReader, TaskRow, TaskState
 from hush_aggregator.store.sqlite import SqliteEditor

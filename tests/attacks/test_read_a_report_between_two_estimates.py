@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from turns import in_turns, medians
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 from hush_common.task import make_task

@@ -27,7 +27,7 @@ import numpy as np
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import (
     Channel,

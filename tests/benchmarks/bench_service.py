@@ -27,7 +27,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Mosquitto, free_port
 
-from hush_aggregator.estimate.tallies import sums
+from hush_aggregator.estimate.mechanisms import sums
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_aggregator.store.reading import seal
 from hush_common.task import Task, make_task

@@ -13,7 +13,7 @@ from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.estimate.tallies import columns
+from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers
 from hush_common.task import Task, make_task

@@ -15,9 +15,10 @@ from covering.asked import holding
 from covering.cells import Array
 from numpy.typing import NDArray
 from scipy import stats
+from single_intervals import chernoff
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.intervals.chernoff import chernoff, chernoff_rates
+from hush_aggregator.estimate.intervals.chernoff import chernoff_rates
 from hush_aggregator.estimate.intervals.lattice import lattices, widened
 
 __all__ = ["Group", "Runs", "predicate", "student_halves"]

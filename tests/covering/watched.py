@@ -14,7 +14,7 @@ from scipy import stats
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.numerics.binomial import beta_band
+from hush_aggregator.estimate.numerics.quantiles import beta_band
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
 

@@ -18,10 +18,11 @@ from documented.noise import NOMINAL, raised
 from mixtures import Mixture, Seen, exact
 from numpy.typing import NDArray
 from scipy import stats
+from single_intervals import ends
 from tools.coverage_grid import DOCUMENT
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.bounded_mean import Group, ends, rule
+from hush_aggregator.estimate.bounded_mean import Group, rule
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.inversion import _NODES
 from hush_aggregator.estimate.proportions import MOST_INVERTED

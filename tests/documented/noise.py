@@ -18,7 +18,7 @@ from scipy import optimize, stats
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
-from hush_aggregator.estimate.numerics.rates import RATES
+from hush_aggregator.estimate.finite_channel import RATES
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
 from hush_common.task import Task, make_task

@@ -7,15 +7,15 @@ import mpmath as mp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from single_intervals import mixture_deviation
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
-from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
-from hush_aggregator.estimate.numerics.binomial import beta_band
-from hush_aggregator.estimate.numerics.rates import RATES
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.finite_channel import RATES, finite
+from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
+from hush_aggregator.estimate.mechanisms import fold
+from hush_aggregator.estimate.numerics.quantiles import beta_band
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS

@@ -6,13 +6,12 @@ from math import sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from single_intervals import betting_interval, score_interval
 
 from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.betting import betting_interval
-from hush_aggregator.estimate.intervals.student_score import score_interval
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
 from hush_aggregator.estimate.units import Units
 from hush_common.mechanisms import Multilevel

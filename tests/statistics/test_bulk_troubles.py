@@ -17,7 +17,7 @@ from tally_laws import of_devices
 from virtual_time import in_virtual_time
 
 import hush
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_common.mechanisms import Mechanism
 from hush_common.wire import Refusal
 from hush_simulations.engines.bulk.engine import draw_rounds

@@ -9,10 +9,9 @@ import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
-from hush_aggregator.estimate.mechanisms import subset_selection
+from hush_aggregator.estimate.mechanisms import fold, subset_selection
 from hush_aggregator.estimate.mechanisms.subset_selection import simplex
 from hush_aggregator.estimate.proportions import proportions
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Offers, SubsetSelection

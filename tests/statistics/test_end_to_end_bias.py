@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import REPORTERS, Estimate, estimate
 from hush_aggregator.estimate.finite_channel import finite
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import Rng

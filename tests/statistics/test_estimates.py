@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from single_intervals import laplace_mean_quantile
 
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate
-from hush_aggregator.estimate.mechanisms import laplace
+from hush_aggregator.estimate.mechanisms import fold, laplace
 from hush_aggregator.estimate.mechanisms.laplace import LADDER
-from hush_aggregator.estimate.numerics.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain

@@ -10,11 +10,10 @@ import pytest
 from scipy import optimize, special, stats
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate, estimate
-from hush_aggregator.estimate.mechanisms import laplace
+from hush_aggregator.estimate.mechanisms import fold, laplace
 from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.task import Task, make_task

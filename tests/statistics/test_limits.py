@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from hush_aggregator.estimate.intervals.inversion import fewest
-from hush_aggregator.estimate.numerics.binomial import beta_band, clopper_pearson
-from hush_aggregator.estimate.numerics.incomplete_beta import beta_logits, beta_quantile, expit
+from hush_aggregator.estimate.numerics.quantiles import beta_band, beta_logits, beta_quantile, clopper_pearson, expit
 from hush_aggregator.estimate.proportions import proportions
 from hush_common.mechanisms import SubsetSelection
 

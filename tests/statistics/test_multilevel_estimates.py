@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from covering.cells import law
 from numpy.typing import NDArray
+from single_intervals import chernoff, ends
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate, estimate
-from hush_aggregator.estimate.bounded_mean import Batches, Group, ends, is_normal, rule
+from hush_aggregator.estimate.bounded_mean import Batches, Group, is_normal, rule
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals.betting import betting_limits
-from hush_aggregator.estimate.intervals.chernoff import chernoff
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse

@@ -5,9 +5,10 @@ from math import comb, exp, sqrt
 
 import pytest
 from scipy import integrate, stats
+from single_intervals import laplace_mean_quantile
 
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
-from hush_aggregator.estimate.numerics.quantiles import laplace_mean_quantile, normal_quantile, student_quantile
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
 
 CONFIDENCES = (1e-6, 0.01, 0.5, 0.9, 0.95, 0.99, 1 - 1e-6, 1 - 1e-9)
 

@@ -10,7 +10,7 @@ from silence import Tree
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.diagnostics import replacement_bias
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection
 from hush_common.task import make_task

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate, pooled_rounds
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import METHOD, combine
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
 from hush_common.task import Task, make_task

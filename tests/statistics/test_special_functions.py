@@ -6,13 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from hush_aggregator.estimate.numerics.incomplete_beta import (
+from hush_aggregator.estimate.numerics.quantiles import (
     beta_logits,
     beta_quantile,
     deviance,
     expit,
     log1p_exp,
-    log_gamma,
     stirling,
 )
 
@@ -47,10 +46,9 @@ def test_many_beta_quantiles_at_once_are_those_of_each() -> None:
 def test_the_error_of_stirlings_formula_has_sixteen_digits() -> None:
     z = np.array([0.1, 0.5, 1.0, 3.3, 15.9, 16.0, 16.5, 20.0, 60.0, 1e3, 1e8])
     with mpmath.workdps(40):
-        for at, error, logarithm in zip(z.tolist(), stirling(z).tolist(), log_gamma(z).tolist(), strict=True):
+        for at, error in zip(z.tolist(), stirling(z).tolist(), strict=True):
             exact = mpmath.loggamma(at) - (at - mpmath.mpf(1) / 2) * mpmath.log(at) + at - mpmath.log(2 * mpmath.pi) / 2
             assert abs(error - exact) < (1.5e-16 if at >= 16 else 5e-14)
-            assert logarithm == pytest.approx(float(mpmath.loggamma(at)), rel=1e-14, abs=1e-14)
 
 
 def test_logits_keep_their_digits_from_end_to_end() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
+from single_intervals import band, betting_interval, mixture_deviation, score_interval
 
 from hush_aggregator.estimate import (
     ANYTIME,
@@ -25,14 +26,11 @@ from hush_aggregator.estimate import (
 from hush_aggregator.estimate.bounded_mean import Group, Sample
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
-from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.anytime import mixture_deviation, symmetric_mixture_deviation
-from hush_aggregator.estimate.intervals.betting import betting_interval
-from hush_aggregator.estimate.intervals.chernoff import band
+from hush_aggregator.estimate.finite_channel import RATES, FiniteChannel, finite
+from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.lattice import widened
-from hush_aggregator.estimate.intervals.student_score import enough, score_interval
+from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector

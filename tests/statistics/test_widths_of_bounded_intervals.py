@@ -11,18 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
+from single_intervals import band, betting_interval, chernoff, ends
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.bounded_mean import Group, ends, rule
+from hush_aggregator.estimate.bounded_mean import Group, rule
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import OK, OUTLIERS, TOO_LITTLE_NOISE, variance_monitor
-from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.betting import betting_interval
-from hush_aggregator.estimate.intervals.chernoff import band, chernoff, chernoff_rates
+from hush_aggregator.estimate.finite_channel import RATES, FiniteChannel, finite
+from hush_aggregator.estimate.intervals.chernoff import chernoff_rates
 from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.intake import Block, DecodedBatch, admit
 from hush_aggregator.tally import Tally

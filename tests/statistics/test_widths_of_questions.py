@@ -6,20 +6,20 @@ from math import sqrt
 import numpy as np
 import pytest
 from scipy import stats
+from single_intervals import betting_interval
 
 from hush_aggregator.estimate import ENROLLED, POPULATION, REPORTERS, estimate, proportions
 from hush_aggregator.estimate.bounded_mean import Group
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.diagnostics import finite_monitors
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
-from hush_aggregator.estimate.intervals.betting import betting_interval, betting_limits
+from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.lattice import lattices, widened
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.mechanisms import vector
+from hush_aggregator.estimate.mechanisms import fold, vector
 from hush_aggregator.estimate.numerics.guard import underflow
 from hush_aggregator.estimate.proportions import pooled_proportions
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import VectorDomain

@@ -24,10 +24,9 @@ from hush_aggregator.estimate.estimates import (
     PooledMean,
     WinsorisedMean,
 )
-from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_aggregator.estimate.mechanisms import analysis_of, check, parts_of
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.tallies import check, parts_of
 from hush_aggregator.tally import Tally
 from hush_common.domain import DomainPart
 from hush_common.task import Task

@@ -88,9 +88,8 @@ from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, che
 from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices, widened
 from hush_aggregator.estimate.intervals.student_score import enough, score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
 from hush_aggregator.estimate.numerics.guard import attempt
-from hush_aggregator.estimate.numerics.quantiles import student_quantiles
+from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares, student_quantiles
 from hush_aggregator.estimate.units import Units
 
 _USUAL = 0.95
@@ -246,7 +245,7 @@ _students = _remembered(student_quantiles)
 
 
 def noise_bounds(asked: Sequence[tuple[Sizes, float]]) -> Sequence[_Pair]:
-    """`chernoffs`, which remembers."""
+    """Return bounds of the noise; the last answers are cached."""
     return [(above, below) for above, below, _, _ in _rates(asked)]
 
 
@@ -431,19 +430,6 @@ def _made(made: dict[str, _Made], units: Units, center: Fraction) -> IntervalSet
 
 def _around(units: Units, center: Fraction, make: Callable[[], _Ends]) -> tuple[float, float]:
     return units.around(center, *make())
-
-
-def ends(
-    groups: Sequence[Group], confidence: float, target: str, *, enrolled: int | None = None
-) -> tuple[float, float]:
-    """The interval for one target, neither clipped nor widened by the rounding of values to a grid.
-
-    Raises:
-        KeyError: no interval for one look at n is about this target.
-    """
-    sample = Sample(tuple(groups))
-    low, high = _fixed(sample, confidence, Batches(), sampled=False, enrolled=enrolled)[target][1]()
-    return float(low), float(high)
 
 
 def _fixed(

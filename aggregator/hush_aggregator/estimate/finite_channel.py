@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.numerics.guard import underflow
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_aggregator.estimate.numerics.rates import RATES
 from hush_common.mechanisms import Mechanism
+
+RATES: NDArray[np.float64] = 2.0 ** (-np.arange(25) / 2)
+"""The grid of l, relative to the largest."""
+
 
 Array = NDArray[np.float64]
 

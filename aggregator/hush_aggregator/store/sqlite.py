@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.store.base import (
     Accepted,
     BrokerMemory,

@@ -46,8 +46,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
-from hush_aggregator.estimate.numerics.quantiles import normal_quantile
+from hush_aggregator.estimate.numerics.quantiles import beta_quantile, normal_quantile
 from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.tallies import fold, parts_of
+from hush_aggregator.estimate.mechanisms import analysis_of, fold, parts_of
 from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Mechanism

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
+from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table

@@ -24,8 +24,7 @@ from hush_aggregator.estimate import (
 )
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.estimate.finite_channel import Values, finite
-from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
-from hush_aggregator.estimate.numerics.incomplete_beta import beta_quantile
+from hush_aggregator.estimate.numerics.quantiles import beta_quantile, clopper_pearson_shares
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain

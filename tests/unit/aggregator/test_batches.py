@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from single_intervals import chernoffs
 
 from hush_aggregator.estimate import POPULATION, estimate
 from hush_aggregator.estimate.bounded_mean import Batch
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.intervals import betting
 from hush_aggregator.estimate.intervals.betting import betting_limits, noise_limits
-from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoff_rates, chernoffs
-from hush_aggregator.estimate.numerics.binomial import clopper_pearson_shares
-from hush_aggregator.estimate.numerics.quantiles import student_quantiles
+from hush_aggregator.estimate.intervals.chernoff import _GRID, bands, chernoff_rates
+from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares, student_quantiles
 from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 

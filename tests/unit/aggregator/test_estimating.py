@@ -24,7 +24,7 @@ from hush_aggregator.estimate import (
     WinsorisedMean,
     estimate,
 )
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimation import Failure, ProcessEstimator, try_estimate
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task

@@ -10,7 +10,7 @@ import pytest
 from rendered import rendered, squeezed
 
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.explain import blocks, expected_error, meaning
 from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.result import Result, encode

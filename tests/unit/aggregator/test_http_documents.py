@@ -11,7 +11,7 @@ from made_results import result_of
 from pydantic import TypeAdapter, ValidationError
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimation import Failure
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.schemas import ResultDocument, TaskDocument

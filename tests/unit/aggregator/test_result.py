@@ -7,7 +7,7 @@ import pytest
 
 import hush_aggregator
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.result import Result, encode
 from hush_common.task import make_task
 from hush_common.wire import Refusal

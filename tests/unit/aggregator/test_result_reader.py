@@ -13,8 +13,8 @@ import pytest
 from commands import run
 
 from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import combine
-from hush_aggregator.estimate.tallies import fold
 from hush_aggregator.result import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
 from hush_aggregator.store import reading as reading_module

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate.mechanisms import check, columns, fold, parts_of
 from hush_aggregator.estimate.mechanisms.laplace import LADDER, rung, threshold
-from hush_aggregator.estimate.tallies import check, columns, fold, parts_of
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, SubsetSelection
 from hush_common.rng import SystemRng

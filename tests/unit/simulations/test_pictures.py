@@ -13,8 +13,7 @@ from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import analysis_of, fold
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_common.errors import OptionError
 from hush_simulations.commands.simulate import Request

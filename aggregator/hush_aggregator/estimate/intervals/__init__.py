@@ -1,3 +1,1 @@
 """Intervals and confidence sequences, each from one theorem."""
-
-__all__: list[str] = []

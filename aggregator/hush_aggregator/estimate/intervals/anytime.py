@@ -30,8 +30,6 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mixture_deviation", "mixture_deviations", "symmetric_mixture_deviation"]
-
 Array = NDArray[np.float64]
 
 _STEPS = 60
@@ -40,21 +38,16 @@ _LEAST = 1e-300
 _FAR = -700.0  # the exponential of less would underflow, and is nothing beside 1
 
 
-def mixture_deviation(rates: Array, exponents: Array, confidence: float) -> float:
+def mixture_deviations(rates: Array, exponents: Array, confidences: Sequence[float]) -> Array:
     """The d where the mixture reaches 2/alpha: the error of the *sum* of all reports stays below it, at all times.
 
     Newton's method on a convex, increasing function from the right of its root: every iterate is a valid bound.
 
     Args:
-        rates: l_k > 0.
-        exponents: Σ psi_i(l_k).
-        confidence: 1 - alpha.
+        rates: l_k > 0, a row for each mixture.
+        exponents: Σ psi_i(l_k), of the same shape.
+        confidences: 1 - alpha of each row.
     """
-    return float(mixture_deviations(rates[None], exponents[None], [confidence])[0])
-
-
-def mixture_deviations(rates: Array, exponents: Array, confidences: Sequence[float]) -> Array:
-    """The same for each row of `rates` and `exponents`, at a confidence of its own."""
     targets = [log(2 * rates.shape[1] / max(1 - one, _LEAST)) for one in confidences]
     return _reached(rates, -exponents, np.array(targets), two_sided=False)
 

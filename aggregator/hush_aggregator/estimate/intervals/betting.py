@@ -33,8 +33,6 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.chernoff import Rates
 from hush_aggregator.estimate.numerics.guard import underflow
 
-__all__ = ["STAKE", "Reports", "betting_interval", "betting_limits", "half_as_often", "noise_limits"]
-
 _BETS = 5
 _BETS_ON_NOISE = 3
 _TILT = 0.35  # weights grow as variance^0.35: a wide interval is the one that a shorter one helps most
@@ -58,20 +56,11 @@ def half_as_often(confidence: float) -> float:
     return min(1 - (1 - confidence) / 2, 1 - 2**-53)
 
 
-def betting_interval(
-    reports: Sequence[tuple[FiniteChannel, tuple[int, ...]]], confidence: float
-) -> tuple[float, float]:
-    """All means that no bet refuses, rounded outwards; both limits lie between the least and the largest report.
-
-    Args:
-        reports: at least one.
-        confidence: 1 - alpha.
-    """
-    return betting_limits([(tuple(reports), confidence)])[0]
-
-
 def betting_limits(asked: Sequence[tuple[Reports, float]]) -> list[tuple[float, float]]:
-    """The same for several samples at once, each at a confidence of its own."""
+    """All means that no bet refuses, rounded outwards, of samples with at least one report.
+
+    Both limits lie between the least and the largest report.
+    """
     samples = [reports for reports, _ in asked]
     return _solved(samples, _bets(samples, [one for _, one in asked]))
 

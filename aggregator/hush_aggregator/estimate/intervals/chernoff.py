@@ -10,12 +10,9 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.finite_channel import FiniteChannel
+from hush_aggregator.estimate.finite_channel import RATES, FiniteChannel
 from hush_aggregator.estimate.intervals.anytime import mixture_deviations
 from hush_aggregator.estimate.numerics.guard import underflow
-from hush_aggregator.estimate.numerics.rates import RATES
-
-__all__ = ["Rates", "Sizes", "band", "bands", "chernoff", "chernoff_rates", "chernoffs"]
 
 Sizes = tuple[tuple[FiniteChannel, int], ...]
 Rates = tuple[float, float, float, float]
@@ -28,18 +25,10 @@ _COARSE = np.arange(0, len(_GRID), 8)
 _FINER = np.array([-6, -4, -2, 2, 4, 6]), np.array([-1, 1])
 
 
-def chernoff(sizes: Sizes, confidence: float) -> tuple[float, float]:
-    """How far the mean error can lie above 0, and below: each bound fails with probability at most alpha/2."""
-    return chernoffs([(sizes, confidence)])[0]
-
-
-def chernoffs(asked: Sequence[tuple[Sizes, float]]) -> list[tuple[float, float]]:
-    """The same for several groups of reports, each at a confidence of its own."""
-    return [(above, below) for above, below, _, _ in chernoff_rates(asked)]
-
-
 def chernoff_rates(asked: Sequence[tuple[Sizes, float]]) -> list[Rates]:
-    """The same, and the rate l that gives each of the two bounds.
+    """How far the mean error can lie above 0 and below, and the rate l that gives each bound.
+
+    Each bound fails with probability at most alpha/2.
 
     (Σ G + needed)/l has one valley, for G is convex: of the grid every eighth rate is tried, then every second one
     around the best of them, and then its neighbours.
@@ -82,19 +71,13 @@ def _shares(asked: Sequence[Sizes], totals: Array) -> list[tuple[FiniteChannel, 
     return list(found.items())
 
 
-def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, float]:
+def bands(asked: Sequence[tuple[Sizes, float, bool]]) -> list[tuple[float, float]]:
     """How far the mean may lie below and above the estimate, at all times at once.
 
     Args:
-        sizes: channels, and their reports so far.
-        confidence: that it is never wrong.
-        sampling: whether the values are those of a random sample, whose mean is meant.
+        asked: channels and their reports so far, the confidence that the band is never wrong, and whether the values
+            are those of a random sample, whose mean is meant.
     """
-    return bands([(sizes, confidence, sampling)])[0]
-
-
-def bands(asked: Sequence[tuple[Sizes, float, bool]]) -> list[tuple[float, float]]:
-    """`band` for many arguments."""
     totals = np.array([sum(size for _, size in sizes) for sizes, _, _ in asked], dtype=float)
     fastest = [min(channel.fastest for channel, _ in sizes) for sizes, _, _ in asked]
     columns: dict[tuple[FiniteChannel, float], Array] = {}

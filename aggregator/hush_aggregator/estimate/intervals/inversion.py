@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.numerics.guard import underflow
 
-__all__ = ["fewest", "log_at_least"]
-
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 

@@ -36,8 +36,6 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.chernoff import Sizes
 
-__all__ = ["Lattice", "Seen", "Spread", "lattices", "widened"]
-
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 Seen = Sequence[Array]

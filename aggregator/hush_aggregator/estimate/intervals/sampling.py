@@ -44,8 +44,6 @@ from hush_aggregator.estimate.numerics.laplace_sums import Scales, laplace_log_t
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.mechanisms import Laplace
 
-__all__ = ["HOEFFDING", "POPOVICIU", "finite_spread", "hoeffding", "is_many", "noise_and_sampling"]
-
 HOEFFDING = "hoeffding"
 POPOVICIU = "popoviciu"
 

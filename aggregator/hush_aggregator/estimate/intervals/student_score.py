@@ -24,9 +24,7 @@ from itertools import pairwise
 from math import sqrt
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
-from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
-
-__all__ = ["enough", "score_ends", "score_interval"]
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 
 _ENOUGH = 12.0
 _USUAL = 1.96
@@ -40,8 +38,8 @@ def enough(confidence: float) -> float:
     return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
 
 
-def score_interval(
-    channel: FiniteChannel, n: int, center: float, variance: float, confidence: float, *, sampling: float
+def score_ends(
+    channel: FiniteChannel, n: int, center: float, variance: float, t: float, *, sampling: float
 ) -> tuple[float, float]:
     """All means that their distance from `center` does not refuse.
 
@@ -50,16 +48,9 @@ def score_interval(
         n: reports, at least 2.
         center: their mean.
         variance: their sample variance; for the noise alone, an estimate of its variance.
-        confidence: in (0, 1).
+        t: Student's quantile of n - 1 degrees of freedom.
         sampling: by how much the spread of the values counts: 1 for the population, 0 for those who reported.
     """
-    return score_ends(channel, n, center, variance, student_quantile(n - 1, confidence), sampling=sampling)
-
-
-def score_ends(
-    channel: FiniteChannel, n: int, center: float, variance: float, t: float, *, sampling: float
-) -> tuple[float, float]:
-    """`score_interval` at Student's quantile t of n - 1 degrees of freedom."""
     half = t * sqrt(max(variance, channel.variances[0]) / n)  # some length also where no mean inside is kept
     low, high = center - half, center + half
     k, hull = t**2 / n, _hull(channel, sampling)

@@ -31,8 +31,6 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 
-__all__ = ["tilted_limits"]
-
 _Array = NDArray[np.float64]
 
 _RATES = 56

@@ -26,7 +26,7 @@ from hush_aggregator.estimate.estimates import (
     PooledMean,
     WinsorisedMean,
 )
-from hush_aggregator.estimate.finite_channel import Assumed, Values, quantile
+from hush_aggregator.estimate.finite_channel import RATES, Assumed, Values, quantile
 from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, finite_spread, is_many, noise_and_sampling
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
@@ -34,7 +34,6 @@ from hush_aggregator.estimate.mechanisms.bounded import in_words_of
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
-from hush_aggregator.estimate.numerics.rates import RATES
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain

@@ -1,3 +1,1 @@
 """Special functions, quantiles and guarded arithmetic, none of which knows a mechanism."""
-
-__all__: list[str] = []

@@ -15,8 +15,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["ACCEPTED_UNDERFLOWS", "FAILED", "NOT_FINITE", "attempt", "guarded", "underflow"]
-
 NOT_FINITE = "not_finite"
 """The interval came out as NaN or infinite, or its arithmetic overflowed."""
 

@@ -37,8 +37,6 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.numerics.guard import underflow
 
-__all__ = ["Scales", "laplace_log_tail", "mixed_laplace_quantile"]
-
 _BEND = pi / 8  # θ: as far from a straight line as from 45°, where a normal factor of M begins to grow
 _SPACING = 1 / 15
 _NEGLIGIBLE = 40.0  # e^-40 of the largest term

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.tallies import fold
+from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
-from hush_aggregator.estimate.tallies import fold, parts_of
+from hush_aggregator.estimate.mechanisms import fold, parts_of
 from hush_aggregator.result import RoundCounts, result_of
 from hush_aggregator.tally import Tally
 from hush_common.errors import OptionError
