@@ -214,7 +214,7 @@ def bulk_experiment(
     )
 
 
-def judged(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
+def count_handled(accepted: int, refused: Mapping[str, int] | Mapping[Refusal, int]) -> int:
     """Return how many different reports were accepted or refused.
 
     A redelivery is refused as a duplicate, but is not another report: counted, it would hide a lost one.

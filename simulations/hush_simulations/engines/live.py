@@ -48,7 +48,7 @@ from hush_simulations.engines.experiment import (
     Outcome,
     RoundOutcome,
     SeededRng,
-    judged,
+    count_handled,
     read_received,
 )
 from hush_simulations.scenarios.behaviour import Faults, Liars, as_numbers, truthful_count
@@ -56,7 +56,7 @@ from hush_simulations.scenarios.behaviour import Faults, Liars, as_numbers, trut
 _TIDY_SECONDS = 10.0
 
 
-class SingleTaskBus:
+class SingleTaskBroker:
     """A bus for one task only, which knows whether it is connected.
 
     With a whole bus, a simulation on a shared broker would collect reports of other tasks, and publish estimates from
@@ -132,7 +132,7 @@ class Network:
 
     task: Task
     aggregator: str
-    bus: SingleTaskBus
+    bus: SingleTaskBroker
     transport: Callable[[int], Transport]
     sender: Callable[[int], str]
 
@@ -143,7 +143,7 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
     name = f"simulation-{secrets.token_hex(4)}"
     if experiment.engine == "memory":
         memory, task = MemoryBroker(), experiment.task
-        yield Network(task, name, SingleTaskBus(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
+        yield Network(task, name, SingleTaskBroker(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
         return
     from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - aiomqtt and paho, which the engine "memory" does not need
     from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415
@@ -154,7 +154,7 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
         bus = MqttBroker(url, identifier, status=status_topic(name), patience=_PATIENCE_SECONDS)
         sender = _sender(url)
         try:
-            single = SingleTaskBus(bus, task.id)
+            single = SingleTaskBroker(bus, task.id)
             yield Network(task, name, single, lambda number: MqttTransport(url, _gateway(number)), sender)
         finally:
             if is_external(experiment.broker):
@@ -184,7 +184,7 @@ _LATENESS_SECONDS = 0.05
 
 
 @dataclass(slots=True)
-class Trouble:
+class FaultDraws:
     """The faults of reports under a topic, drawn for each publication; `forgotten` counts acknowledged losses."""
 
     faults: Faults
@@ -437,7 +437,7 @@ class _Run:
         self._frame = 1 if alone else FRAME_REPORTS
         self._stop = stop
         scenario = experiment.scenario
-        self._trouble = Trouble(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
+        self._faults = FaultDraws(scenario.faults, report_topic(network.task.id, "x")[:-1], experiment.seed or 0)
         self._patience = _STALL_SECONDS * (8 if scenario.faults.lost + scenario.faults.cut else 1)  # links back off
         self._truthful = truthful_count(len(experiment.values), scenario.liars)
         self._attendance = Attendance.of(experiment, self._truthful)
@@ -481,7 +481,7 @@ class _Run:
         seed = self._experiment.noise_seed
         limit = max(Policy().max_epsilon, self._network.task.epsilon)
         return Gateway(
-            self._trouble.around(self._network.transport(number)),
+            self._faults.around(self._network.transport(number)),
             name=self._network.sender(number),
             state=self._directory / f"gateway-{number}",
             # A real device refuses a large epsilon; a simulation shows its effect.
@@ -506,7 +506,7 @@ class _Run:
                 await self._answer_all(number, gateways, answers)
                 lies = await self._lie(number, answers)
                 watching.cancel()
-            await self._count(before + len(answers.reporters) + lies - self._trouble.forgotten)
+            await self._count(before + len(answers.reporters) + lies - self._faults.forgotten)
             looking.cancel()
         elapsed = time.perf_counter() - began
         result = await aggregator.estimate(self._network.task.id, number)
@@ -562,7 +562,7 @@ class _Run:
             pause = max(_LOOK_EVERY_S, (time.perf_counter() - began) / _LOOK_SHARE)
 
     def _commit(self, outcome: CommitOutcome) -> None:
-        handled = judged(outcome.accepted, outcome.refused)
+        handled = count_handled(outcome.accepted, outcome.refused)
         self._counted += handled
         self._settle(handled)
 

@@ -30,7 +30,7 @@ from hush_simulations.engines.experiment import (
     Experiment,
     Outcome,
     RoundOutcome,
-    judged,
+    count_handled,
 )
 from hush_simulations.scenarios.population import Observed, Value
 
@@ -440,7 +440,7 @@ class Run:
     def lost(self) -> int:
         """Reports that the broker acknowledged to a device and never delivered to the aggregator."""
         refused = self.result.refused  # counted per task, all rounds together
-        return max(0, self.published - judged(self.accepted, refused))
+        return max(0, self.published - count_handled(self.accepted, refused))
 
     @property
     def clamped(self) -> int:

@@ -89,7 +89,7 @@ def read_grid(given: Mapping[str, object]) -> SweepGrid:
     `liars.share`. `scenario` names whole scenarios. `population.clients` is the number of devices.
 
     Raises:
-        OptionError: no axis, an axis that is no list, is empty or has a value twice, or too many cells.
+        OptionError: no axis, an axis that is not a list, is empty or has a value twice, or too many cells.
     """
     if not given:
         raise OptionError("grid", 'is empty; write what is varied, as in "task.epsilon" = [0.5, 1, 2]')
@@ -183,8 +183,9 @@ def _only(here: object, step: str, name: str) -> object:
     if not isinstance(here, list) or step.isdecimal():
         return here
     if len(here) != 1:
+        before, _, after = name.rpartition(f".{step}")
         raise OptionError(
-            f"grid.{name[:60]}", f"there are {len(here)} of them; write which, as in {_numbered(name, step)}"
+            f"grid.{name[:60]}", f"there are {len(here)} of them; write which, as in {before}.0.{step}{after}"
         )
     return here[0]
 
@@ -200,11 +201,6 @@ def _within(here: object, step: str, name: str) -> object:
     raise _nowhere(name, step)
 
 
-def _numbered(name: str, step: str) -> str:
-    before, _, after = name.rpartition(f".{step}")
-    return f"{before}.0.{step}{after}"
-
-
 def _nowhere(name: str, step: str) -> OptionError:
     remedy = "write the path of a field of the scenario, as in task.epsilon or population.parts.0.sd"
     return OptionError(f"grid.{name[:60]}", f"there is nothing called {step[:40]!r} there; {remedy}")
@@ -218,7 +214,7 @@ def canonical(value: object) -> str:
 FORMAT = 1
 """Of the files of a sweep, and of what a seed means in them."""
 
-_OPENS = datetime(2026, 1, 1, tzinfo=UTC)  # of tasks of several rounds: the clock is no part of a result
+_OPENS = datetime(2026, 1, 1, tzinfo=UTC)  # of tasks of several rounds: a result does not depend on the clock
 
 
 @dataclass(frozen=True, slots=True)

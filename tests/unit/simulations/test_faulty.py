@@ -5,7 +5,7 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.live import Trouble
+from hush_simulations.engines.live import FaultDraws
 from hush_simulations.scenarios.behaviour import Faults
 
 
@@ -100,7 +100,7 @@ async def test_where_nothing_is_published_later_it_goes_after_a_moment_and_not_o
 
 
 async def test_faults_of_a_scenario_put_reports_out_of_order_and_lose_none(broker: MemoryBroker) -> None:
-    trouble = Trouble(Faults(reordered=0.5), "a/", 1)
+    trouble = FaultDraws(Faults(reordered=0.5), "a/", 1)
     sent = [bytes([number]) for number in range(60)]
     async with trouble.around(broker.transport()).connect() as link, asyncio.TaskGroup() as group:
         for payload in sent:

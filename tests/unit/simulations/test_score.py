@@ -5,7 +5,7 @@ import pytest
 from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_common.domain import CategoryDomain, Coordinate, NumberDomain, VectorDomain
-from hush_simulations.engines.experiment import judged
+from hush_simulations.engines.experiment import count_handled
 from hush_simulations.results.run import Score, covered, errors, score
 from hush_simulations.scenarios.population import Value
 
@@ -116,8 +116,8 @@ def test_without_reports_there_is_a_population_and_nothing_to_judge() -> None:
 
 
 def test_a_redelivery_is_no_further_report() -> None:
-    assert judged(95, {"duplicate": 40, "wrong_digest": 3}) == 98
+    assert count_handled(95, {"duplicate": 40, "wrong_digest": 3}) == 98
 
 
 def test_duplicates_do_not_hide_reports_that_were_lost() -> None:
-    assert 100 - judged(95, {"duplicate": 5}) == 5
+    assert 100 - count_handled(95, {"duplicate": 5}) == 5

@@ -6,12 +6,12 @@ import pytest
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_REPORTS, ALL_TASKS
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.engines.live import SingleTaskBus, VirtualClock
+from hush_simulations.engines.live import SingleTaskBroker, VirtualClock
 
 
 async def test_a_watched_bus_sees_one_task_and_no_other() -> None:
     broker = MemoryBroker()
-    async with SingleTaskBus(broker.bus(), "mine").connect([ALL_TASKS, ALL_REPORTS]) as session:
+    async with SingleTaskBroker(broker.bus(), "mine").connect([ALL_TASKS, ALL_REPORTS]) as session:
         for task in ("theirs", "mine"):
             broker.deliver(f"hush/v1/tasks/{task}", b"task")
             broker.deliver(f"hush/v1/reports/{task}/device", b"report")
@@ -21,7 +21,7 @@ async def test_a_watched_bus_sees_one_task_and_no_other() -> None:
 
 async def test_a_watched_bus_knows_whether_it_is_connected_and_why_not() -> None:
     broker = MemoryBroker()
-    bus = SingleTaskBus(broker.bus(), "mine")
+    bus = SingleTaskBroker(broker.bus(), "mine")
     broker.reachable = False
     with pytest.raises(BrokerError):
         await asyncio.wait_for(_visit(bus), 1)
@@ -32,11 +32,11 @@ async def test_a_watched_bus_knows_whether_it_is_connected_and_why_not() -> None
     assert not bus.connected.is_set()
 
 
-def _state(bus: SingleTaskBus) -> tuple[bool, bool, bool, str]:
+def _state(bus: SingleTaskBroker) -> tuple[bool, bool, bool, str]:
     return bus.attempted.is_set(), bus.connected.is_set(), bus.troubled.is_set(), str(bus.trouble)
 
 
-async def _visit(bus: SingleTaskBus) -> None:
+async def _visit(bus: SingleTaskBroker) -> None:
     async with bus.connect([]):
         pass
 
