@@ -52,7 +52,7 @@ class Announcing:
 
     Args:
         prefix: the discovery prefix, one level of a topic.
-        status: the topic that says whether the aggregator is connected.
+        status: the topic of the availability of the aggregator.
         store: public identity of the store.
         page: the address of the page with all tasks, without a slash at its end; empty without a page.
     """
@@ -67,13 +67,7 @@ class Announcing:
         self._born = asyncio.Event()
 
     async def serve(self, session: BrokerSession, tasks: KnownTasks, owns: Callable[[str], bool]) -> NoReturn:
-        """Announce, until cancelled or the connection is lost.
-
-        Args:
-            session: the connection.
-            tasks: the counted tasks.
-            owns: whether this store publishes a task, as far as that is decided on this connection.
-        """
+        """Announce the tasks that this store owns, until cancelled or the connection is lost."""
         self._sent.clear()
         self._born.clear()
         await session.hear(f"{self._prefix}/status", self._on_status)

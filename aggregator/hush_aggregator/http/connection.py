@@ -55,8 +55,7 @@ TIMEOUTS_S: dict[Phase, float] = {Phase.HEAD: 10.0, Phase.LEFT: 2.0, Phase.READE
 class Connections:
     """The connections of a server: how many each address has, and which wait for a complete request.
 
-    Args:
-        trusted: addresses of proxies. They have no share: their requests count for the forwarded address.
+    Trusted proxies have no share: their requests count for the forwarded address.
     """
 
     def __init__(self, trusted: Sequence[Network] = ()) -> None:

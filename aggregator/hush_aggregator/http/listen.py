@@ -27,11 +27,7 @@ class Address:
 
     @classmethod
     def parse(cls, option: str, text: str) -> "Address":
-        """Parse `HOST:PORT`, with an IPv6 address in brackets.
-
-        Raises:
-            OptionError: it is invalid.
-        """
+        """Parse `HOST:PORT`, with an IPv6 address in brackets; raise an OptionError if it is invalid."""
         host, _, port = text.rpartition(":")
         bracketed = host.startswith("[") and host.endswith("]")
         bare = host[1:-1] if bracketed else host
@@ -52,11 +48,7 @@ class Address:
 
 
 def bind(option: str, address: Address) -> socket.socket:
-    """Return a socket that listens on an address.
-
-    Raises:
-        OptionError: the address is not of this machine, or the port is in use or not allowed.
-    """
+    """Return a socket that listens; raise an OptionError if the address is not of this machine or the port is taken."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, where = found[0]
@@ -83,25 +75,14 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """The options of a command about HTTP.
+    """The options of a command about HTTP; their meaning is that of the fields of `Service`."""
 
-    Args:
-        option: the option with the address, for messages.
-        address: `HOST:PORT`.
-        prefix: of the other options: `--http-` or `--`.
-        token_file: its first line is the token.
-        write: whether clients may add, withdraw and close tasks.
-        open: whether everybody who can reach the address may read.
-        hosts: further allowed names of the service.
-        trusted_proxies: addresses or networks of proxies; their requests count for the forwarded address.
-    """
-
-    option: str
-    address: str
-    prefix: str
+    option: str  # the option with the address, for messages
+    address: str  # HOST:PORT
+    prefix: str  # of the other options: --http- or --
     token_file: Path | None = None
     write: bool = False
-    open: bool = False
+    open: bool = False  # whether everybody who can reach the address may read
     hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
 

@@ -135,11 +135,7 @@ _MAKE = "make one with: openssl rand -hex 32"
 class Token:
     """A bearer token. Only its hash is stored, so that no log or traceback can show it.
 
-    Args:
-        text: at least 32 letters, digits and `. _ ~ + / = -`.
-
-    Raises:
-        ValueError: it is too short, too long, has other characters, or repeats itself. The message does not contain it.
+    It raises a ValueError if the text is too short, too long, has other characters, or repeats itself.
     """
 
     __slots__ = ("_hash",)
@@ -169,13 +165,7 @@ def _repeats(text: str) -> bool:
 def find_token(option: str, file: Path | None, environment: Mapping[str, str]) -> Token | None:
     """Return the token in the first line of a file or, without a file, in the environment; None if neither has one.
 
-    Args:
-        option: the command line option that names the file, for messages.
-        file: with the token.
-        environment: with the variable `HUSH_HTTP_TOKEN`.
-
-    Raises:
-        OptionError: the file cannot be read, other users can read it, or its token is invalid.
+    It raises an OptionError if the file cannot be read, other users can read it, or its token is invalid.
     """
     if file is None:
         text, name = environment.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE
@@ -269,11 +259,7 @@ class StoreService:
         self._making: dict[tuple[bytes, int], asyncio.Lock] = {}
 
     async def run(self, function: Callable[[StoreReader], T]) -> T:
-        """Call a function with the store in its thread. Keep it short: other reads wait for it.
-
-        Raises:
-            StoreError: the store is missing or cannot be read.
-        """
+        """Call a function with the store in its thread; StoreError if it cannot be read. Other reads wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, self._with_store, function)
 
     async def run_slow(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
@@ -310,11 +296,7 @@ class StoreService:
                 del self._making[key]
 
     def task(self, digest: bytes, payload: bytes) -> Task:
-        """Return the task that is stored as `payload`. Thread-safe.
-
-        Raises:
-            StoreError: this version cannot read it.
-        """
+        """Return the task that is stored as `payload`; StoreError if this version cannot read it. Thread-safe."""
         known = self._tasks.get(digest)
         if known is None:
             known = self._tasks[digest] = stored_task(payload)

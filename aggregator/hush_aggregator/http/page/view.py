@@ -31,13 +31,9 @@ class TaskStatus(Enum):
     WITHDRAWN = "Withdrawn", "Devices no longer answer. Reports on their way still count."
     FINAL = "Final", "Counting has ended. These figures are final."
 
-    @property
-    def word(self) -> str:
-        return self.value[0]
-
-    @property
-    def sentence(self) -> str:
-        return self.value[1]
+    def __init__(self, word: str, sentence: str) -> None:
+        self.word: str = word
+        self.sentence: str = sentence
 
 
 @dataclass(frozen=True, slots=True)
