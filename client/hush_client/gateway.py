@@ -255,7 +255,7 @@ class ValueSource:
     async def read(self, domain: Domain, seconds: float) -> ParsedValue | None:
         """Return the first usable value of the source, else the last that was read, else None. It never raises.
 
-        A wrong type is no value. It may return before the `seconds` are over: the caller waits for their end anyway.
+        A wrong type is a missing value. It may return before the `seconds` are over: the caller waits anyway.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds

@@ -34,7 +34,7 @@ class Statement:
 
     Args:
         device: its name.
-        cap: the most that may ever be spent on all purposes together; None where there is no such limit.
+        cap: the most that may ever be spent on all purposes together; None if there is no such limit.
         budgets: one for each purpose, by name.
         kept: number of its reports that are kept after the broker's acknowledgement, in case the broker loses them.
         dropped: number of reports that were deleted early because there was no room.

@@ -80,16 +80,12 @@ class ValueGrid:
         return index + (rest > whole or (rest == whole and index & 1)), False
 
     def number(self, index: int) -> float:
-        """The float nearest to a point, of the grid or beyond it: the quotient of integers is rounded once.
-
-        Raises:
-            OverflowError: it is beyond all floats.
-        """
+        """Return the float nearest to a point of the grid or beyond it; OverflowError beyond all floats."""
         return (self._low * self._steps + self._span * index) / (self._unit * self._steps)
 
 
 def _ratio(value: object) -> tuple[int, int] | float:
-    """An exact fraction with a positive denominator, or a float that is NaN or infinite."""
+    """Return an exact fraction with a positive denominator, or a float that is NaN or infinite."""
     kind = type(value)
     if issubclass(kind, int):
         return int.__int__(value), 1  # type: ignore[arg-type]  # of an int
@@ -150,7 +146,7 @@ class Index:
 
     @property
     def scalar(self) -> int:
-        """The index of a domain that has one, which a vector has not."""
+        """The index as one integer; a vector has more than one."""
         if isinstance(self.index, tuple):
             raise TypeError("the index of a vector is not one integer")
         return self.index
@@ -176,7 +172,7 @@ class DomainPart:
 
     @property
     def axis(self) -> tuple[float, float]:
-        """Where the mean can be."""
+        """The smallest and the largest value that the mean can have."""
         return self.lower, self.upper
 
 
@@ -290,15 +286,11 @@ class Readable(ABC):
         return ParsedValue((None,) * len(self.sizes))
 
     def check(self, value: object) -> Coercion:
-        """What would become of a value: `"used"`, `"moved"` or `"replaced"`.
-
-        Raises:
-            TypeError: it is of a type that this domain never takes.
-        """
+        """Return `"used"`, `"moved"` or `"replaced"`, as it would be for a value; TypeError as `read`."""
         return self.read(value).coercion
 
     def complete(self, reading: ParsedValue, rng: Rng) -> Index:
-        """The index of a reading: uniform over the domain wherever it has none, and with the same work elsewhere."""
+        """Return the index of a reading: uniform over the domain where it is missing, with the same work elsewhere."""
         return self._index(reading.filled(self.sizes, rng))
 
     def index(self, value: object) -> Index:
@@ -318,7 +310,7 @@ class Readable(ABC):
         return Index(part)
 
     def _missing(self, value: object, wanted: str, *, strict: bool) -> ParsedValue:
-        """Nothing, where a value is missing or `strict` is not set; else the error names the type alone."""
+        """Return a missing value; if `strict`, raise a TypeError that names only the type, unless it is None or NaN."""
         nan = is_real(value) and _UNIT.index(value)[0] is None
         if strict and value is not None and not nan:
             raise TypeError(f"the value is of type {type(value).__name__}, not {wanted}")
@@ -330,7 +322,7 @@ _UNIT = ValueGrid(0.0, 1.0, 1)
 
 
 def plain(value: object) -> object:
-    """What numpy and pandas wrap, as Python has it: found by name, so that neither is needed."""
+    """Return what numpy and pandas wrap, as a Python value; the type is found by name, so that neither is needed."""
     kind = type(value)
     try:
         package = kind.__module__.partition(".")[0]
@@ -500,15 +492,11 @@ class NumberDomain(Readable):
         return ParsedValue((index,), moved)
 
     def value_of(self, index: int | Fraction) -> Fraction:
-        """The number at grid position `index`, exactly; not clipped, so that estimates stay unbiased."""
+        """Return the number at grid position `index`, exactly; not clipped, so that estimates stay unbiased."""
         return Fraction(self.lower) + index * self.step
 
     def number_at(self, index: int) -> float:
-        """The float nearest to `value_of(index)`.
-
-        Raises:
-            OverflowError: it is beyond all floats.
-        """
+        """Return the float nearest to `value_of(index)`; OverflowError beyond all floats."""
         return self._grid.number(index)
 
 

@@ -1,8 +1,8 @@
 """How numbers are written for people.
 
-Every figure is rounded once, from the exact value of what it is given, half to even; so what is read back lies within
-half a unit of the last digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in
-one direction only, for bounds and promises: what is read back is never better than the truth.
+Every figure is rounded once, from the exact value, half to even, so that the text is within half a unit of its last
+digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in one direction only, for
+bounds and promises: the text is never better than the truth.
 """
 
 import math
@@ -22,15 +22,10 @@ _MOST_PLACES = 12
 
 
 def significant(value: Figure, digits: int = 3, *, scale: int = 1) -> str:
-    """Format `value`·`scale` with `digits` significant digits, and at least all before the point.
+    """Format `value`·`scale` with `digits` ≥ 1 significant digits, and at least all before the point.
 
     Zeros at the end of a fraction are left out, those of a whole number never: 200 is `"200"`, 0.1999 is `"0.2"`. Below
-    1e-6 and from 1e9 on it has an exponent: `"1.23e-07"`.
-
-    Args:
-        value: any number.
-        digits: at least 1.
-        scale: what it is multiplied with first, exactly; 100 for per cent.
+    1e-6 and from 1e9 on it has an exponent: `"1.23e-07"`. The multiplication is exact; `scale` is 100 for per cent.
     """
     if _is_endless(value):
         return str(value)
@@ -54,19 +49,19 @@ def fixed(value: Figure, places: int, *, scale: int = 1, sign: bool = False) -> 
 
 
 def whole(value: Figure) -> str:
-    """A whole number: `"12 293"`."""
+    """Format a whole number: `"12 293"`."""
     return fixed(value, 0)
 
 
 def ratio(value: Figure) -> str:
-    """How many times: `"1.17"`, and below one its inverse, `"1/25.6"`."""
+    """Format a ratio: `"1.17"`, and below one its inverse, `"1/25.6"`."""
     if not _is_endless(value) and 0 < value < 1:
         return f"1/{significant(1 / Fraction(value))}"
     return significant(value)
 
 
 def exact(value: float, *, scale: int = 1) -> str:
-    """The shortest text that reads back as `value`, times `scale`: for what a person typed, as a bound."""
+    """Return the shortest text that reads back as `value`, times `scale`: for typed numbers, such as a bound."""
     text = typed(value, scale=scale)
     if "e" in text or not text.lstrip("-").replace(".", "").isdecimal():
         return text
@@ -76,7 +71,7 @@ def exact(value: float, *, scale: int = 1) -> str:
 
 
 def duration(time: timedelta) -> str:
-    """A length of time in its usual units: `"1 day"`, `"1 h 30 min"`, `"20 s"`."""
+    """Format a duration in its usual units: `"1 day"`, `"1 h 30 min"`, `"20 s"`."""
     minutes, seconds = divmod(Fraction(time // timedelta(microseconds=1), 10**6), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -88,7 +83,7 @@ def duration(time: timedelta) -> str:
 
 
 def typed(value: float, *, scale: int = 1) -> str:
-    """The same as a program reads it: thousands are not grouped."""
+    """Return the same for programs: thousands are not grouped."""
     if isinstance(value, int):
         return str(value * scale)
     if _is_endless(value):
@@ -103,17 +98,17 @@ def typed(value: float, *, scale: int = 1) -> str:
 
 
 def at_least(value: Figure, places: int) -> str:
-    """Rounded down: a lower bound that stays one."""
+    """Round down: a lower bound remains one."""
     return _directed(value, places, math.floor)
 
 
 def at_most(value: Figure, places: int) -> str:
-    """Rounded up: an upper bound that stays one."""
+    """Round up: an upper bound remains one."""
     return _directed(value, places, math.ceil)
 
 
 def percent_at_most(share: Fraction) -> str:
-    """A share of one in per cent, rounded up and never to 100 %: a promise must not be better than the truth."""
+    """Format a share of one in per cent, rounded up and never to 100 %: a promise must not be better than the truth."""
     for places in range(1, _MOST_PLACES):
         text = at_most(100 * share, places)
         if Fraction(text) < 100:  # noqa: PLR2004 - per cent
@@ -131,7 +126,7 @@ def _scaled(value: Figure, scale: int) -> _Quotient:
 
 
 def _rounded(x: _Quotient, places: int) -> int:
-    """In units of the last place (before the point if negative), half to even."""
+    """Round to units of the last place (before the point if negative), half to even."""
     numerator, denominator = x
     if places < 0:
         denominator *= 10**-places
@@ -142,7 +137,7 @@ def _rounded(x: _Quotient, places: int) -> int:
 
 
 def _power(x: _Quotient, digits: int) -> int:
-    """The power of ten of the first digit of x ≠ 0, once it is rounded to `digits`."""
+    """Return the power of ten of the first digit of x ≠ 0, after rounding to `digits`."""
     size = abs(x[0]), x[1]
     power = math.floor((size[0].bit_length() - size[1].bit_length() - 1) * math.log10(2))  # or one more
     while _rounded(size, digits - 1 - power) >= 10**digits:
@@ -157,12 +152,12 @@ def _directed(value: Figure, places: int, direction: Callable[[Fraction], int]) 
 
 
 def _pointed(units: int, places: int) -> str:
-    """An integer of units of the last place, with its point; the thousands before it grouped."""
+    """Format an integer of units of the last place, with its point and grouped thousands."""
     before, after = divmod(abs(units), 10**places)
     text = f"{before:,}".replace(",", " ") + (f".{after:0{places}d}" if places else "")
     return f"-{text}" if units < 0 else text
 
 
 def _short(text: str) -> str:
-    """Without zeros at the end of a fraction."""
+    """Remove the zeros at the end of a fraction."""
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -131,7 +131,7 @@ class Task:
         _ = self.randomizer  # a mechanism that does not fit fails here, not on a device
 
     def _check_types(self) -> None:
-        """What is annotated is checked, too: a float for an epsilon, say, would make every probability inexact."""
+        """Check the annotated types: a float for an epsilon would make every probability inexact."""
         for name, (kinds, wanted) in _TYPES.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kinds):
@@ -206,41 +206,31 @@ class Task:
 
     @cached_property
     def digest(self) -> bytes:
-        """The 32 bytes that identify the task in pins, ledgers, stores, recalls and documents.
-
-        Raises:
-            TaskError: the task has no published bytes, and would be taken for any other that has none.
-        """
+        """The 32 bytes that identify the task everywhere; TaskError without the published bytes."""
         if not self.payload:
-            raise TaskError(
-                "payload", "is empty, so that no report could be bound to this task; read it with decode_task"
-            )
+            raise TaskError("payload", "is empty: no report can be bound to this task; read it with decode_task")
         return digest_of(self.payload)
 
     @cached_property
     def report_digest(self) -> bytes:
-        """The first 16 bytes of `digest`, which every report carries: no answer to another task is averaged in.
-
-        Raises:
-            TaskError: as `digest`.
-        """
+        """The first 16 bytes of `digest`, which every report carries, so that no answer to another task is counted."""
         return report_digest_of(self.digest)
 
     @cached_property
     def _memoized_kind(self) -> type[LevelMechanism] | None:
-        """The mechanism of a sticky task that a memory can be drawn for."""
+        """The mechanism of a sticky task for which a memory can be drawn."""
         kind = named(self.mechanism) if self.repeat == "sticky" else None
         return kind if kind is not None and issubclass(kind, LevelMechanism) else None
 
     @property
     def draws(self) -> int:
-        """Over how many draws `epsilon` is split: one a round, or the G + 1 of a sticky memory."""
+        """Number of draws that share `epsilon`: one a round, or the G + 1 of a sticky memory."""
         kind = self._memoized_kind
         return self.rounds if kind is None else 1 + kind.levels_of(self.parameters)
 
     @property
     def epsilon_per_round(self) -> Fraction:
-        """Loss of one report under the dearest offer."""
+        """Loss of one report under the largest offer."""
         return self.epsilon / self.draws
 
     @cached_property
@@ -267,13 +257,13 @@ class Task:
         return "" if self.domain.parts_field else self.domain.parts[0].unit
 
     def round_opens(self, round_: int) -> datetime | None:
-        """When `round_` opens; None if the task is always open."""
+        """Return when `round_` opens; None if the task is always open."""
         if self.opens is None:
             return None
         return self.opens + round_ * (self.round_every or timedelta(0))
 
     def current_round(self, now: datetime) -> int | None:
-        """The round that is open at `now` (aware), or None before the first opens and after the task closes."""
+        """Return the round that is open at `now` (aware); None before the first opens and after the task closes."""
         if self.opens is not None and now < self.opens:
             return None
         if self.closes is not None and now >= self.closes:
@@ -313,11 +303,11 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
     Args:
         document: the fields of a task.
         payload: the bytes that it was published as.
-        draft: whether it is a person's file, in which `"auto"`, parameters left out and shipped tables are resolved. In
+        draft: whether it is a person's file, in which `"auto"`, missing parameters and shipped tables are resolved. In
             a published task they would leave a choice to each reader.
 
     Raises:
-        TaskError: naming the field and the remedy.
+        TaskError: the message names the field and the remedy.
     """
     fields = Fields(document)
     identifier, title, purpose = fields.text("id"), fields.text("title", ""), fields.text("purpose", "")
@@ -350,7 +340,7 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
 
 
 def _left_open(choice: _Choice) -> frozenset[str]:
-    """What a draft does not fix, but a version of hush: an upgrade may decide it otherwise, and tables may improve."""
+    """Return what a draft leaves to hush: another version may choose differently, and tables may improve."""
     names = _OPEN - choice.given.given
     return names | {"mechanism"} if choice.name == _AUTO else names
 
@@ -367,7 +357,7 @@ def _choice(fields: Fields) -> _Choice:
 
 
 def _mechanism(choice: _Choice, domain: Domain, totals: Sequence[Fraction], *, draft: bool) -> tuple[str, Parameters]:
-    """The name of the mechanism, and its parameters: complete, if it is a draft."""
+    """Return the name of the mechanism and its parameters, which are complete for a draft."""
     if draft:
         return _decided(choice, domain, totals)
     if choice.shipped is not None:
@@ -378,7 +368,7 @@ def _mechanism(choice: _Choice, domain: Domain, totals: Sequence[Fraction], *, d
 
 
 def _decided(choice: _Choice, domain: Domain, totals: Sequence[Fraction]) -> tuple[str, Parameters]:
-    """What a draft leaves open is decided here, once: the task is published with it."""
+    """Decide once what a draft leaves open: the task is published with it."""
     rounds = min(max(choice.rounds, 1), ROUND_LIMIT)  # of other numbers the task complains
     per_round = [total / rounds for total in totals]
     name, given = choice.name, choice.given
@@ -398,7 +388,7 @@ def _or_default(name: str | None, domain: Domain) -> str:
 
 
 def _sticky(choice: _Choice, domain: Domain, totals: Sequence[Fraction], rounds: int) -> tuple[str | None, Parameters]:
-    """Where a mechanism has something to choose for sticky answers, a draft that leaves the mechanism open means it."""
+    """Return a mechanism with a choice for sticky answers, if the draft does not name another one."""
     for kind in fitting(domain):
         if issubclass(kind, LevelMechanism) and choice.name in (None, _AUTO, kind.name):
             chosen = kind.sticky(totals[-1], rounds, choice.given)
@@ -435,7 +425,7 @@ def _interval_text(interval: timedelta) -> str:
 
 
 def encode_document(task: Task) -> bytes:
-    """The published form: sorted keys, no spaces, UTF-8; what says nothing is left out."""
+    """Return the published form: sorted keys, no spaces, UTF-8, without empty fields."""
     document: dict[str, object] = {
         "id": task.id,
         "epsilon": decimal_text(task.epsilon),
@@ -464,11 +454,7 @@ PAYLOAD_LIMIT = TASK.bytes
 
 
 def read_task(path: Path) -> Task:
-    """Read a task from a TOML or JSON file, and fix the bytes under which it will be published.
-
-    Raises:
-        TaskError: naming the file, which is missing, not TOML or JSON, or not a legal task.
-    """
+    """Read a task from a TOML or JSON file, and fix its published bytes; a TaskError names the file."""
     try:
         text = read_file(path, DRAFT)
     except OSError as error:
@@ -481,11 +467,7 @@ def read_task(path: Path) -> Task:
 
 
 def read_draft(text: str, name: str) -> Task:
-    """Read a task from TOML or JSON, and fix the bytes under which it will be published.
-
-    Raises:
-        TaskError: naming the draft, which is not TOML or JSON, or not a legal task.
-    """
+    """Read a task from TOML or JSON, and fix its published bytes; a TaskError names the draft."""
     try:
         document = _object(read_json(text, DRAFT)) if text.lstrip().startswith("{") else read_toml(text, DRAFT)
     except ValueError as error:
@@ -500,23 +482,16 @@ def read_draft(text: str, name: str) -> Task:
 
 
 def make_task(document: Mapping[str, object]) -> Task:
-    """Validate a task given as a mapping, fill in what has one sensible value, and encode it for publication.
-
-    Raises:
-        TaskError: naming the field and the remedy.
-    """
+    """Validate a task given as a mapping, complete it, and encode it; a TaskError names field and remedy."""
     made = task_of_document(document, draft=True)
     return replace(decode_task(encode_document(made)), chosen=made.chosen)
 
 
 def match_published(task: Task, payload: bytes) -> Task | None:
-    """The task that stands under the id of `task` already, if it asks the same.
+    """Return the task that is published under the id of `task`, or None if it asks something else.
 
-    Tasks never change, but what a draft leaves open another version of hush may have decided otherwise: the G of
-    `multilevel`, the table, with `"auto"` the mechanism. Then what was decided first stays, and its reports count.
-
-    Returns:
-        `task` itself, or the one in `payload`, or None if that is another one: the draft fixes something else.
+    Tasks never change, but another version of hush may have chosen differently what a draft leaves open: the G of
+    `multilevel`, the table, with `"auto"` the mechanism. Then the published choice stays, and its reports count.
     """
     if payload == task.payload:
         return task
@@ -534,7 +509,7 @@ def match_published(task: Task, payload: bytes) -> Task | None:
 
 
 def decode_task(payload: bytes) -> Task:
-    """The task in a retained message. Its digest is that of these very bytes.
+    """Return the task in a retained message; its digest is that of these bytes.
 
     Raises:
         TaskError: not UTF-8 JSON, too long, a duplicate key, an unknown field, or not a legal task.

@@ -171,14 +171,14 @@ class Facts:
         room = screen.width - self.indent if screen.wraps else 1 << 30
         for gap in (_GAP, _SLIM_GAP):
             if remark and label + gap + value + gap + remark <= room:
-                return [line for fact in self.facts for line in self._beside(screen, fact, label, value, gap)]
+                return [line for fact in self.facts for line in self._in_columns(screen, fact, label, value, gap)]
         gap = _GAP if label + _GAP + value <= room else _SLIM_GAP
         needed = max((longest_word(cell) for fact in self.facts for cell in (fact.value, fact.remark)), default=0)
         if label + gap + max(needed, min(_ROOM, value)) <= room:
             return [line for fact in self.facts for line in self._below(screen, fact, label + gap, room)]
         return [line for fact in self.facts for line in self._stacked(screen, fact)]
 
-    def _beside(self, screen: Screen, fact: Fact, label: int, value: int, gap: int) -> Iterator[str]:
+    def _in_columns(self, screen: Screen, fact: Fact, label: int, value: int, gap: int) -> Iterator[str]:
         texts = (_padded(screen, fact.label, label), _padded(screen, fact.value, value), _painted(screen, fact.remark))
         yield (" " * self.indent + (" " * gap).join(texts)).rstrip()
 

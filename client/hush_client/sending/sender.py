@@ -93,7 +93,7 @@ class AckWriter:
         """Wait until only entries that the broker refuses are in the outbox; return whether it is empty."""
         while True:
             self._done.clear()
-            left, others = await self._state.run(partial(outbox.count_besides, sequences=frozenset(refused())))
+            left, others = await self._state.run(partial(outbox.count_without, sequences=frozenset(refused())))
             if not others:
                 return not left
             await self._done.wait()
@@ -160,7 +160,7 @@ class Sender:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
         self.forbidden: dict[str, SubscriptionRefusedError] = {}
-        """Topics that the broker does not let us read; the reports of other tasks go on."""
+        """Topics that the broker does not let us read; the reports of other tasks continue."""
         self._transport = transport
         self._state = state
         self._tasks = tasks

@@ -127,7 +127,7 @@ def count(connection: sqlite3.Connection) -> int:
     return _one(connection, "SELECT count(*) FROM outbox")
 
 
-def count_besides(connection: sqlite3.Connection, sequences: Iterable[int]) -> tuple[int, int]:
+def count_without(connection: sqlite3.Connection, sequences: Iterable[int]) -> tuple[int, int]:
     """Return the number of payloads that wait, with and without these entries, some of which may be gone."""
     left = count(connection)
     return left, left - sum(_one(connection, "SELECT count(*) FROM outbox WHERE sequence = ?", n) for n in sequences)

@@ -2,12 +2,12 @@
 
 Specification. L + 1 input levels, N outputs, weights w[j][y] ≥ 0 with the same sum T in every row. A value at index i
 of {0, …, m} becomes level j = floor(i·L/m) plus one with probability (i·L mod m)/m, drawn exactly; then output y
-has probability w[j][y]/T (one uniform integer below T). Output y stands for position a[y]/D on the unit interval.
+has probability w[j][y]/T (one uniform integer below T). Output y means position a[y]/D on the unit interval.
 
 Privacy, checked in integers when the object is made: in every column max_j w ≤ e^epsilon · min_j w, with a rational
-lower bound of e^epsilon; so a zero stands only in a column of zeros. Rounding mixes rows, which cannot raise the ratio.
+lower bound of e^epsilon; so a zero is only in a column of zeros. Rounding mixes rows, which cannot raise the ratio.
 
-Estimator. Checked likewise is sum_y w[j][y]·a[y]·L = T·D·j, in integers: the position of a report is exactly unbiased
+Estimator. Also checked is sum_y w[j][y]·a[y]·L = T·D·j, in integers: the position of a report is exactly unbiased
 for every level, and by the rounding for every index. Variance at x between two levels: the interpolated second moment
 less x^2; largest at a point that `worst_variance` finds exactly on each cell.
 

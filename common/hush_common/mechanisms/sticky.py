@@ -5,7 +5,7 @@ device draws before its first answer, once,
 
 - a report z_j for each level j: by the mechanism, from a value that lies on level j, independent of all others,
 - a threshold alpha, uniform in {0, …, m - 1}, and
-- a substitute, an index uniform in {0, …, m}, which stands for a value that is missing in every round in which it is.
+- a substitute, an index uniform in {0, …, m}, which replaces the value in every round in which it is missing.
 
 In every round a value at index i of {0, …, m} has the level s = floor(i·G/m) + [alpha < i·G mod m], and the report is
 z_s. Alpha, all z and the substitute are secret and kept; no round draws anything.
@@ -53,7 +53,7 @@ class Memory:
     Args:
         threshold: alpha.
         reports: z, one for each level.
-        substitute: the index that stands for a missing value.
+        substitute: the index that replaces a missing value.
     """
 
     threshold: int = field(repr=False)

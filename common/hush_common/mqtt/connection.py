@@ -170,7 +170,7 @@ class MqttClient(aiomqtt.Client):
         patience: float,
         ping_every: float,
         silence: float,
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,  # noqa: ANN401 - as above
     ) -> None:
         super().__init__(*args, max_inflight_messages=window, **kwargs)
         self._window = window
@@ -327,7 +327,7 @@ class MqttClient(aiomqtt.Client):
     def _on_connect(
         self,
         client: Any,  # noqa: ANN401 - paho's
-        userdata: Any,  # noqa: ANN401 - likewise
+        userdata: Any,  # noqa: ANN401 - as above
         flags: ConnectFlags,
         reason_code: ReasonCode,
         properties: Properties | None = None,
@@ -342,10 +342,10 @@ class MqttClient(aiomqtt.Client):
     def _on_disconnect(
         self,
         client: Any,  # noqa: ANN401 - paho's
-        userdata: Any,  # noqa: ANN401 - likewise
+        userdata: Any,  # noqa: ANN401 - as above
         flags: DisconnectFlags,
         reason_code: ReasonCode,
-        properties: Any = None,  # noqa: ANN401 - likewise
+        properties: Any = None,  # noqa: ANN401 - as above
     ) -> None:
         if flags.is_disconnect_packet_from_server:
             self.disconnect_reason = reason_code

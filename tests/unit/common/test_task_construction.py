@@ -174,7 +174,7 @@ def test_an_epsilon_in_floating_point_is_an_error_of_epsilon() -> None:
 
 
 def test_a_task_without_published_bytes_binds_no_report() -> None:
-    with pytest.raises(TaskError, match="no report could be bound") as caught:
+    with pytest.raises(TaskError, match="no report can be bound") as caught:
         _ = TASK.digest
     assert caught.value.field == "payload"
     assert replace(TASK, payload=b"{}").digest
