@@ -8,14 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.charts import Bar, Bars, Range, Ranges
-from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.presentation import NumberFormat, interval_name
+from hush_aggregator.estimate import REPORTERS
+from hush_aggregator.presentation import NumberFormat
 from hush_common.formatting import exact, significant, whole
-from hush_simulations.display.distributions import Distribution, reported_numbers, reported_part, true_numbers
+from hush_simulations.display.distributions import (
+    Distribution,
+    estimate_ranges,
+    part_range,
+    reported_numbers,
+    reported_yes,
+    share_naming,
+    true_numbers,
+    without_tails,
+)
 from hush_simulations.display.plan_table import amount_in_words
 from hush_simulations.display.run_figure import round_edges
 from hush_simulations.display.sweep import layout_of, representative_row, value_label
-from hush_simulations.display.table import parts_of
 from hush_simulations.planning.plan import TARGETS, Plan
 from hush_simulations.results.run import Run
 from hush_simulations.sweeps.result import SweepResult
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _ROWS = 12
-_TAIL = 0.005
 _FEW = 16
 
 
@@ -38,8 +45,7 @@ def charts_of(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
         yield from _parts(run, signs=signs)
         return
     if domain.is_share:
-        yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in reported_numbers(run)) / run.result.n
-        for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", yes)):
+        for title, share in (("Kept by the devices", run.truth.get(REPORTERS, 0.0)), ("Received", reported_yes(run))):
             both = (("yes", share), ("no", 1 - share))
             yield Bars(title, [Bar(name, part, wording.value(part)) for name, part in both], signs)
     else:
@@ -56,9 +62,8 @@ def _histogram(title: str, spreads: Sequence[Distribution], *, signs: bool) -> B
     if len(different) <= _FEW:
         found = [(significant(float(one), 6), float(counts[values == one].sum())) for one in different]
         return Bars(title, [Bar(name, count, whole(count)) for name, count in found], signs)
-    order = np.argsort(values)
-    below = np.cumsum(counts[order])
-    low, high = (float(values[order][np.searchsorted(below, at * below[-1])]) for at in (_TAIL, 1 - _TAIL))
+    kept = np.concatenate([one.values for one in without_tails(spreads)])
+    low, high = float(kept.min()), float(kept.max())
     edges = round_edges(low, high, max(high - low, 1e-9 * max(abs(low), abs(high), 1.0)) / _ROWS)
     heights, _ = np.histogram(values, bins=edges, weights=counts)
     rows = [(f"{exact(a)} to {exact(b)}", h) for a, b, h in zip(*_pairs(edges), heights.tolist(), strict=True)]
@@ -88,46 +93,25 @@ def _estimates(run: Run, wording: NumberFormat, *, signs: bool) -> Iterator[Rang
         ]
         title += ", reporters"
     else:
-        pooled = run.result.estimate.pooled
-        means, methods = dict.fromkeys(run.result.intervals, run.result.mean), run.result.estimate.methods
-        means |= {POPULATION: pooled.mean} if pooled and POPULATION in means else {}
-        found = [
-            Range(interval_name(target, methods.get(target, "")), *ends, means[target], run.truth.get(target))
-            for target, ends in run.result.intervals.items()
-        ]
+        found = estimate_ranges(run)
     if found:
         low, high = Ranges.span(found)
         yield Ranges(title, found, (wording.value(low), wording.value(high)), signs=signs)
 
 
 def _parts(run: Run, *, signs: bool) -> Iterator[Bars | Ranges]:
-    parts = parts_of(run.last)
     share = run.task.domain.is_share
     if share:
-        truths = [(part, part.score.truth.get(REPORTERS, 0.0)) for part in parts]
-        yield Bars("Kept by the devices", [Bar(one.name, at, f"{_percent(at)} %") for one, at in truths], signs)
-        naming = [(one.name, reported_part(run, place)) for place, one in enumerate(parts)]
-        shares = [(name, float(one.values @ one.counts) / max(float(one.counts.sum()), 1.0)) for name, one in naming]
-        yield Bars("Received: reports that name it", [Bar(name, at, f"{_percent(at)} %") for name, at in shares], signs)
-    found = []
-    for part in parts:
-        low, high = part.bounds
-        scale = 100 / (high - low)
-        if part.estimate is not None and REPORTERS in part.intervals:
-            ends = [scale * (end - low) for end in part.intervals[REPORTERS]]
-            truth = part.score.truth.get(REPORTERS)
-            text = part.wording.value(part.estimate)
-            at = None if truth is None else scale * (truth - low)
-            found.append(Range(part.name, ends[0], ends[1], scale * (part.estimate - low), at, text))
-    if found:
+        truths = {name: part.truth.get(REPORTERS, 0.0) for name, part in run.score.parts.items()}
+        naming = {name: share_naming(run, place) for place, name in enumerate(truths)}
+        for title, shares in (("Kept by the devices", truths), ("Received: reports that name it", naming)):
+            yield Bars(title, [Bar(name, at, f"{100 * at:.1f} %") for name, at in shares.items()], signs)
+    every = [part_range(run, place) for place in range(len(run.score.parts))]
+    if found := [one for one in every if one is not None]:
         low, high = Ranges.span(found)
         title = f"Estimate with {exact(run.result.confidence, scale=100)} % intervals, reporters"
         title += "" if share else ", on the range of each"
         yield Ranges(title, found, (f"{low:.1f} %", f"{high:.1f} %"), signs=signs)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
 
 
 _MOST = 60

@@ -1,4 +1,4 @@
-"""Distributions for pictures: the true values and the reports of a run, with the number of devices of each.
+"""The data of pictures and charts of a run: true values, reports, and estimates with their intervals.
 
 A run in bulk stores no value and no report. Its reports come from the tally, if that counts each kind; values, and
 reports with unlimited noise, from a sample that is drawn again with a separate seed, so that no result depends on
@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.charts import Range
+from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.mechanisms import analysis_of, fold, parts_of
-from hush_common.domain import Domain
+from hush_aggregator.presentation import NumberFormat, interval_name
+from hush_common.domain import Domain, DomainPart
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Mechanism
 from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
@@ -24,6 +27,7 @@ from hush_simulations.results.run import Run
 from hush_simulations.scenarios.population import Value
 
 _MOST_DRAWN = 1 << 17
+_TAIL = 0.005  # of the values on each side that a chart may leave out
 _CELL = (1 << 20) + 1  # which no sweep and no subpopulation has
 
 
@@ -97,6 +101,62 @@ def reported_part(run: Run, place: int) -> Distribution:
             counts[float(value)] = counts.get(float(value), 0.0) + float(count)
     values = sorted(counts)
     return Distribution(np.array(values), np.array([counts[value] for value in values]))
+
+
+def reported_yes(run: Run) -> float:
+    """Return the share of yes in the reports about a bit."""
+    yes = sum(float(one.counts[one.values > 1 / 2].sum()) for one in reported_numbers(run))
+    return yes / max(run.result.n, 1)
+
+
+def share_naming(run: Run, place: int) -> float:
+    """Return the share of the reports that name a category."""
+    found = reported_part(run, place)
+    return float(found.values @ found.counts) / max(float(found.counts.sum()), 1.0)
+
+
+def without_tails(reports: Sequence[Distribution]) -> list[Distribution]:
+    """Return the values between two quantiles of all, as a chart shows them."""
+    values = np.concatenate([one.values for one in reports])
+    if len(values) == 0:
+        return list(reports)
+    order = np.argsort(values)
+    below = np.cumsum(np.concatenate([one.counts for one in reports])[order])
+    low, high = (values[order][np.searchsorted(below, share * below[-1])] for share in (_TAIL, 1 - _TAIL))
+    kept_ = [(one.values >= low) & (one.values <= high) for one in reports]
+    return [
+        Distribution(one.values[there], one.counts[there], one.name) for one, there in zip(reports, kept_, strict=True)
+    ]
+
+
+def estimate_ranges(run: Run) -> list[Range]:
+    """Return each interval of the last round of a number or a bit, with its estimate and truth."""
+    result = run.result
+    pooled, methods = result.estimate.pooled, result.estimate.methods
+    means = dict.fromkeys(result.intervals, result.mean) | ({POPULATION: pooled.mean} if pooled else {})
+    return [
+        Range(interval_name(target, methods.get(target, "")), *ends, means[target], run.truth.get(target))
+        for target, ends in result.intervals.items()
+    ]
+
+
+def part_range(run: Run, place: int) -> Range | None:
+    """Return the interval of a category or coordinate for the reporters, in per cent of its range; None without one."""
+    one = run.result.parts[place] if run.result.parts else None
+    if one is None or one.mean is None or REPORTERS not in one.intervals:
+        return None
+    domain = run.task.domain
+    part, truth = domain.parts[place], run.score.parts[one.name].truth.get(REPORTERS)
+    low, high = (per_cent_of(part, end) for end in one.intervals[REPORTERS])
+    text = NumberFormat.of_part(one, is_share=domain.is_share).value(one.mean)
+    return Range(
+        one.name, low, high, per_cent_of(part, one.mean), None if truth is None else per_cent_of(part, truth), text
+    )
+
+
+def per_cent_of(part: DomainPart, value: float) -> float:
+    """Return where a value is between the bounds of a part, in per cent."""
+    return 100 * (value - part.lower) / (part.upper - part.lower)
 
 
 def _sample_people(experiment: Experiment) -> list[Value]:

@@ -1,7 +1,6 @@
 """The picture of a run: the true values, the noisy reports on their own scale, and the estimates."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import floor, isqrt, log10
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -9,19 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import POPULATION, REPORTERS
-from hush_aggregator.presentation import NumberFormat, interval_name
+from hush_aggregator.charts import Range
+from hush_aggregator.estimate import REPORTERS
+from hush_aggregator.presentation import NumberFormat
 from hush_common.domain import Domain, DomainPart
-from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_simulations.display.distributions import (
     Distribution,
+    estimate_ranges,
+    part_range,
+    per_cent_of,
     reported_numbers,
     reported_part,
+    reported_yes,
+    share_naming,
     true_numbers,
     true_vectors,
+    without_tails,
 )
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, styled
+from hush_simulations.display.table import epsilon_in_words
 from hush_simulations.engines.experiment import NOT_PRIVATE
 from hush_simulations.results.run import Run
 
@@ -34,10 +40,8 @@ if TYPE_CHECKING:
 
 _FEW = 64  # different reports, up to which a mechanism has an alphabet rather than a scale
 _MOST_TICKS = 20
-_TAIL = 0.005  # of the reports on each side that may lie outside the picture of the reports
 _NARROW = 0.08  # of the axis of the values, below which intervals get one of their own
 _LIARS = ((0.01, "1%"), (0.05, "5%"))
-_HALF = 0.5
 _SLIM = 0.04  # of the axis, a bar that stands for one value
 _LEGEND = 10.5
 
@@ -47,14 +51,13 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
     top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 3.6))
     top.set_title("Kept by the devices")
     middle.set_title("Received")
-    domain, reports = run.task.domain, reported_numbers(run)
+    domain = run.task.domain
     if domain.is_share:
         _answers(top, run.truth.get(REPORTERS, 0.0), palette.true, wording)
-        yes = sum(float(one.counts[one.values > _HALF].sum()) for one in reports)
-        _answers(middle, yes / max(run.result.n, 1), palette.noisy, wording)
+        _answers(middle, reported_yes(run), palette.noisy, wording)
     else:
         _values(top, domain.parts[0], run, wording, palette)
-        _reports(middle, reports, domain.parts[0], wording, palette)
+        _reports(middle, reported_numbers(run), domain.parts[0], wording, palette)
     if len(run.rounds) > 1:
         _estimate_of_rounds(bottom, run, wording, palette)
         return
@@ -150,7 +153,7 @@ def _reports(
     axes: "Axes", reports: Sequence[Distribution], domain: DomainPart, wording: NumberFormat, palette: Palette
 ) -> None:
     """Draw the reports on their own scale; the shaded range is that of the axis above."""
-    _histogram(axes, _without_tails(reports), palette.noisy, domain)
+    _histogram(axes, without_tails(reports), palette.noisy, domain)
     unit = f" {wording.unit}" if wording.unit else ""
     label = "legal" if len(reports) > 1 else f"legal, {exact(domain.lower)} to {exact(domain.upper)}{unit}"
     axes.axvspan(domain.lower, domain.upper, color=palette.true, alpha=0.2, lw=0, label=label, zorder=0)
@@ -159,20 +162,6 @@ def _reports(
     few = _alphabet(reports)
     rest = "; note the different scale" if few is None else f", one of {len(few)} values"
     axes.set_xlabel(f"decoded report{_of_unit(wording)}{rest}")
-
-
-def _without_tails(reports: Sequence[Distribution]) -> list[Distribution]:
-    """The range between two quantiles of all reports."""
-    values = np.concatenate([one.values for one in reports])
-    if len(values) == 0:
-        return list(reports)
-    order = np.argsort(values)
-    below = np.cumsum(np.concatenate([one.counts for one in reports])[order])
-    low, high = (values[order][np.searchsorted(below, share * below[-1])] for share in (_TAIL, 1 - _TAIL))
-    kept_ = [(one.values >= low) & (one.values <= high) for one in reports]
-    return [
-        Distribution(one.values[there], one.counts[there], one.name) for one, there in zip(reports, kept_, strict=True)
-    ]
 
 
 def _answers(axes: "Axes", share: float, colour: str, wording: NumberFormat) -> None:
@@ -186,24 +175,19 @@ def _answers(axes: "Axes", share: float, colour: str, wording: NumberFormat) -> 
 def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -> None:
     """Draw an error bar for each target, with the truth next to the estimate."""
     result, factor = run.result, wording.factor
-    targets = list(result.intervals)[::-1]
-    for row, target in enumerate(targets):
-        low, high = (factor * end for end in result.intervals[target])
-        axes.plot((low, high), (row, row), "|-", color=palette.ink, lw=2.2, ms=12, mew=2.2)
-        pooled = result.estimate.pooled if target == POPULATION else None
-        mean = result.mean if pooled is None else pooled.mean
-        if mean is not None:
-            axes.plot(factor * mean, row, "o", color=palette.noisy, ms=9, mec=palette.ink, label="estimate")
-        if target in run.truth:
-            true = factor * run.truth[target]
-            axes.plot(true, row, "D", color=palette.true, ms=7, mec=palette.ground, label="truth")
+    bars = estimate_ranges(run)[::-1]
+    for row, bar in enumerate(bars):
+        axes.plot((factor * bar.low, factor * bar.high), (row, row), "|-", color=palette.ink, lw=2.2, ms=12, mew=2.2)
+        if bar.value is not None:
+            axes.plot(factor * bar.value, row, "o", color=palette.noisy, ms=9, mec=palette.ink, label="estimate")
+        if bar.truth is not None:
+            axes.plot(factor * bar.truth, row, "D", color=palette.true, ms=7, mec=palette.ground, label="truth")
     _liars(axes, run, palette)
-    names = [interval_name(target, result.estimate.methods.get(target, "")) for target in targets]
-    axes.set_yticks(range(len(targets)), [fill(name, 13) for name in names])
-    axes.set_ylim(-0.6, max(len(targets), 1) - 0.4)
+    axes.set_yticks(range(len(bars)), [fill(bar.name, 13) for bar in bars])
+    axes.set_ylim(-0.6, max(len(bars), 1) - 0.4)
     mean_of = f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)"
     axes.set_xlabel(f"{mean_of} with {exact(result.confidence, scale=100)} % intervals")
-    if targets:
+    if bars:
         _title_and_legend(axes, run, wording)
 
 
@@ -263,20 +247,6 @@ _SPREAD = (5, 95)  # per cent of the people between the ends of a line
 _TITLES = ("Kept", "Received", "Estimate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """The error bar of one part for the reporters, and the truth, in per cent."""
-
-    estimate: float
-    interval: tuple[float, float]
-    truth: float
-
-    def off(self) -> "_Bar":
-        """Return the same as distances from the truth."""
-        low, high = self.interval
-        return _Bar(self.estimate - self.truth, (low - self.truth, high - self.truth), 0.0)
-
-
 def draw_parts(figure: "Figure", run: Run, palette: Palette) -> None:
     """Draw the last round: the truth, the reports, and the estimates with the error bars of reporters."""
     panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.2))
@@ -309,51 +279,24 @@ def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, palette: 
     truths = [100 * parts[place].truth.get(REPORTERS, 0.0) for place in chosen]
     panels[0].barh(rows, truths, color=palette.true, alpha=0.9, height=0.7)
     panels[0].set_xlabel("% of people")
-    shares = [100 * _share_naming(run, place) for place in chosen]
+    shares = [100 * share_naming(run, place) for place in chosen]
     panels[1].barh(rows, shares, color=palette.noisy, alpha=0.9, height=0.7)
     panels[1].set_xlabel("% of reports\nthat name it")
-    bars = [_bar_of_category(run, place, truth) for place, truth in zip(chosen, truths, strict=True)]
-    _bars(panels[2], bars, "estimated share, %", palette)
-
-
-def _share_naming(run: Run, place: int) -> float:
-    found = reported_part(run, place)
-    return float(found.values @ found.counts) / max(float(found.counts.sum()), 1.0)
-
-
-def _bar_of_category(run: Run, place: int, truth: float) -> _Bar | None:
-    one = run.result.parts[place] if run.result.parts else None
-    if one is None or one.mean is None or REPORTERS not in one.intervals:
-        return None
-    low, high = one.intervals[REPORTERS]
-    return _Bar(100 * one.mean, (100 * low, 100 * high), truth)
+    _bars(panels[2], [part_range(run, place) for place in chosen], "estimated share, %", palette)
 
 
 def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Domain, palette: Palette) -> None:
     coordinates = [domain.parts[place] for place in chosen]
     _spreads(panels[0], coordinates, true_vectors(run)[:, chosen], palette)
     _levels(panels[1], chosen, run, palette)
-    bars = [_bar_of_coordinate(run, place, domain.parts[place]) for place in chosen]
-    _bars(panels[2], bars, "mean, % of the range", palette)
-
-
-def _bar_of_coordinate(run: Run, place: int, coordinate: DomainPart) -> _Bar | None:
-    one = run.result.parts[place] if run.result.parts else None
-    if one is None or one.mean is None or REPORTERS not in one.intervals:
-        return None
-    low, high = one.intervals[REPORTERS]
-    return _Bar(
-        _per_cent(one.mean, coordinate),
-        (_per_cent(low, coordinate), _per_cent(high, coordinate)),
-        _per_cent(run.score.parts[coordinate.name].truth[REPORTERS], coordinate),
-    )
+    _bars(panels[2], [part_range(run, place) for place in chosen], "mean, % of the range", palette)
 
 
 def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[np.float64], palette: Palette) -> None:
     """Draw the mean of each coordinate and the range of nine tenths of the people."""
     for row, coordinate in enumerate(coordinates):
         column = columns[:, row]
-        scaled = [_per_cent(value, coordinate) for value in column[np.isfinite(column)].tolist()]
+        scaled = [per_cent_of(coordinate, value) for value in column[np.isfinite(column)].tolist()]
         if scaled:
             ends = np.percentile(scaled, _SPREAD)
             axes.plot(ends, (row, row), "-", color=palette.true, lw=8, alpha=0.45, solid_capstyle="butt")
@@ -375,34 +318,35 @@ def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> 
     axes.set_xlabel("% of reports, by\nlevel (light = low)")
 
 
-def _per_cent(value: float, coordinate: DomainPart) -> float:
-    return 100 * (value - coordinate.lower) / (coordinate.upper - coordinate.lower)
-
-
-def _bars(axes: "Axes", bars: Sequence[_Bar | None], what: str, palette: Palette) -> None:
+def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palette) -> None:
     """Draw an error bar a row, with the truth next to the estimate; short ones as distances from the truth."""
     size = 8 if len(bars) <= _CROWDED else 5
-    there = [bar for bar in bars if bar is not None]
-    if there and _span(bar.interval[1] - bar.interval[0] for bar in there) < _SHORT * _span(bar.truth for bar in there):
-        bars = [None if bar is None else bar.off() for bar in bars]
+    lengths = [bar.high - bar.low for bar in bars if bar is not None]
+    truths = [abs(bar.truth or 0.0) for bar in bars if bar is not None]
+    if lengths and max(lengths) < _SHORT * max(truths):
+        bars = [None if bar is None else _off(bar) for bar in bars]
         axes.axvline(0, color=palette.faint, lw=0.8, zorder=0)
         what = "off the truth,\npoints"
     axes.set_xlabel(what)
     for row, bar in enumerate(bars):
         if bar is None:
             continue
-        axes.plot(bar.interval, (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
-        axes.plot(bar.estimate, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
-        axes.plot(bar.truth, row, "D", color=palette.true, ms=size - 1, mec=palette.ground, mew=0.6, label="truth")
+        axes.plot((bar.low, bar.high), (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
+        if bar.value is not None:
+            axes.plot(bar.value, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
+        if bar.truth is not None:
+            axes.plot(bar.truth, row, "D", color=palette.true, ms=size - 1, mec=palette.ground, mew=0.6, label="truth")
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once and axes.figure is not None:
         axes.figure.legend(once.values(), once.keys(), loc="outside lower right", ncols=2, fontsize=10.5)
 
 
-def _span(numbers: Iterable[float]) -> float:
-    """The largest absolute value."""
-    return max(map(abs, numbers), default=0.0)
+def _off(bar: Range) -> Range:
+    """Return the same as distances from the truth."""
+    true = bar.truth or 0.0
+    value = None if bar.value is None else bar.value - true
+    return Range(bar.name, bar.low - true, bar.high - true, value, None if bar.truth is None else 0.0)
 
 
 def _short(name: str) -> str:
@@ -465,10 +409,10 @@ def _finding(run: Run, wording: NumberFormat) -> str:
 def _about(run: Run) -> str:
     """The question, the mechanism, and what went wrong."""
     task, scenario = run.task, run.experiment.scenario
-    *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
-    epsilon = f"{', '.join(others)} or {last}" if others else last
     asked = task.title or task.id
-    about = [f"{asked}{'' if asked.endswith('?') else ','} {task.mechanism.replace('_', ' ')}, ε = {epsilon}"]
+    about = [
+        f"{asked}{'' if asked.endswith('?') else ','} {task.mechanism.replace('_', ' ')}, ε = {epsilon_in_words(task)}"
+    ]
     if len(run.rounds) > 1:
         about[0] += f" over {len(run.rounds)} rounds, the last one shown"
     if liars := sum(some.share for some in scenario.liars):

@@ -1,56 +1,40 @@
 """What hush simulate prints: the estimate, its parts, its rounds, remarks, and every figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate
-from hush_aggregator.estimate.estimates import ByTarget, Intervals
+from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, ratio, significant, whole
+from hush_common.task import Task
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.engines.experiment import ABSENT
 from hush_simulations.results.run import PooledRounds, Round, Run, Score, auto_mechanism
 from hush_simulations.scenarios.population import Observed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class _Part(NamedTuple):
     """A category or coordinate as it is shown: its estimate with individual intervals, and the truth."""
 
-    name: str
+    estimate: PartEstimate
     score: Score
     wording: NumberFormat
-    estimate: float | None = None
-    intervals: Intervals = field(default_factory=dict)
-    stderr: ByTarget = field(default_factory=dict)
-    unit: str = ""
-    bounds: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def is_outside(self) -> bool:
-        """Return whether the estimate is outside the bounds, as an unbiased one may be."""
-        return self.estimate is not None and not self.bounds[0] <= self.estimate <= self.bounds[1]
+    axis: tuple[float, float]
 
 
-def parts_of(done: Round | PooledRounds) -> list[Part]:
+def _parts_of(done: Round | PooledRounds) -> list[_Part]:
     """Return the parts of a round, in the order of the task; without an estimate only the truth."""
     scores, domain = done.score.parts, done.result.task.domain
-    found = [
-        Part(
-            name=one.name,
-            score=scores[one.name],
-            wording=NumberFormat.of_part(one, is_share=domain.is_share),
-            estimate=one.mean,
-            intervals=one.intervals,
-            stderr=one.stderr,
-            unit=one.unit,
-            bounds=of.axis,
-        )
-        for one, of in zip(done.result.parts, domain.parts, strict=False)
+    return [
+        _Part(one, scores[one.name], NumberFormat.of_part(one, is_share=domain.is_share), of.axis)
+        for one, of in zip(done.result.parts or map(_unknown, scores), domain.parts, strict=True)
     ]
-    unknown = NumberFormat.of_part(PartEstimate(), is_share=domain.is_share)
-    return found or [Part(name=name, score=score, wording=unknown) for name, score in scores.items()]
+
+
+def _unknown(name: str) -> PartEstimate:
+    return PartEstimate(name=name)
 
 
 _NAMED = 3  # estimates outside the bounds, up to which each is named
@@ -95,7 +79,7 @@ def _outside(run: Run) -> Iterator[str]:
     """Why an estimate that nobody can have is there."""
     domain = run.task.domain
     if run.score.parts:
-        names = [part.name for part in parts_of(run.last) if part.is_outside]
+        names = [part.estimate.name for part in _parts_of(run.last) if _is_outside(part.estimate.mean, *part.axis)]
         if names:
             legal = "0 to 100 %" if domain.is_share else "the bounds"
             which = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} of {len(run.score.parts)}"
@@ -104,13 +88,16 @@ def _outside(run: Run) -> Iterator[str]:
                 f"intervals are."
             )
         return
-    mean = run.result.mean
     lower, upper = domain.parts[0].axis
-    if mean is None or lower <= mean <= upper:
+    if not _is_outside(run.result.mean, lower, upper):
         return
     scale, unit = (100, "%") if domain.is_share else (1, run.task.unit)
     legal = f"{exact(lower, scale=scale)} to {exact(upper, scale=scale)} {unit}".rstrip()
     yield f"An estimate outside {legal} is deliberate: it is unbiased and never clipped, the intervals are."
+
+
+def _is_outside(mean: float | None, lower: float, upper: float) -> bool:
+    return mean is not None and not lower <= mean <= upper
 
 
 def _choice_of_epsilon(run: Run) -> Iterator[str]:
@@ -183,11 +170,10 @@ def parts_table(done: Round | PooledRounds) -> Table:
     what = "share in %" if done.result.task.domain.is_share else "mean of"
     columns = [Column(what), Column("estimate", right=True), *judged_columns(done.result.confidence)]
     rows: list[Row] = []
-    for part in parts_of(done):
-        name = f"{part.name} ({part.unit})" if part.unit else part.name
-        estimate = "none" if part.estimate is None else part.wording.number(part.estimate)
-        targets = {target: target for target in _TARGETS}
-        rows += judged_rows((name, estimate), targets, part.score, part.intervals, part.wording)
+    for one, score, wording, _ in _parts_of(done):
+        name = f"{one.name} ({one.unit})" if one.unit else one.name
+        estimate = "none" if one.mean is None else wording.number(one.mean)
+        rows += judged_rows((name, estimate), dict(zip(_TARGETS, _TARGETS, strict=True)), score, one.intervals, wording)
     return Table(columns, rows, grouped=2)
 
 
@@ -238,12 +224,14 @@ def _share(parts: Mapping[str, Score], target: str) -> str:
 
 def _largest_error(done: Round) -> str:
     """The largest error of shares; of coordinates, whose units differ, the one of most standard errors."""
-    known = [part for part in parts_of(done) if REPORTERS in part.score.error]
+    known = [
+        (score.error[REPORTERS], wording, one) for one, score, wording, _ in _parts_of(done) if REPORTERS in score.error
+    ]
     if not known:
         return "none"
-    part = max(known, key=lambda one: abs(one.score.error[REPORTERS]) / (max(one.stderr.values(), default=0.0) or 1))
-    unit = "points" if done.result.task.domain.is_share else part.unit
-    return f"{part.wording.off(part.score.error[REPORTERS])} {unit}".rstrip() + f" ({part.name})"
+    off, wording, one = max(known, key=lambda each: abs(each[0]) / (max(each[2].stderr.values(), default=0.0) or 1))
+    unit = "points" if done.result.task.domain.is_share else one.unit
+    return f"{wording.off(off)} {unit}".rstrip() + f" ({one.name})"
 
 
 _BULK = {"tally": "in bulk, the tally drawn at once", "devices": "in bulk, one by one"}
@@ -286,9 +274,13 @@ def heading(run: Run) -> str:
     ways = {"memory": "in memory", "bulk": _BULK.get(run.drawing or "")}.get(run.experiment.engine)
     ways = ways or f"over MQTT ({run.broker})"
     devices = "1 device" if run.clients == 1 else f"{whole(run.clients)} devices"
+    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon_in_words(task)}, {ways}"
+
+
+def epsilon_in_words(task: Task) -> str:
+    """Return the epsilon of a task, or those that it offers."""
     *others, last = [decimal_text(epsilon) for epsilon in task.offers or (task.epsilon,)]
-    epsilon = f"{', '.join(others)} or {last}" if others else last
-    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon}, {ways}"
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _answer(run: Run) -> Iterator[Fact]:
