@@ -26,7 +26,7 @@ from hush_simulations.auditing.audit import (
     own_subject,
     task_subjects,
 )
-from hush_simulations.commands.options import parse_confidence, parse_seed
+from hush_simulations.commands.options import parse_confidence, parse_seed, value_option
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
 from hush_simulations.engines.experiment import SeededRng
@@ -48,12 +48,12 @@ def run(
         str | None, typer.Argument(metavar="[MECHANISM|module:function]", help="All mechanisms of hush if left out.")
     ] = None,
     *,
-    task: Annotated[Path | None, typer.Option(metavar="FILE", help="The mechanism of a task file instead.")] = None,
+    task: Annotated[Path | None, value_option("FILE", "The mechanism of a task file instead.")] = None,
     epsilon: Annotated[
-        str | None, typer.Option(metavar="EPS", help="Claimed epsilon of one report; 1 for hush's own mechanisms.")
+        str | None, value_option("EPS", "Claimed epsilon of one report; 1 for hush's own mechanisms.")
     ] = None,
     inputs: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="A B", help="Two values for your own function, as JSON or text.")
+        tuple[str, str] | None, value_option("A B", "Two values for your own function, as JSON or text.")
     ] = None,
     categories: Annotated[
         int, typer.Option(metavar="K", min=2, max=1024, help="Number of categories, for subset_selection.")
@@ -62,8 +62,7 @@ def run(
         int, typer.Option(metavar="D", min=1, max=1024, help="Number of coordinates, for vector.")
     ] = 4,
     samples: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Reports drawn for each of the two inputs; chosen by epsilon if not given."),
+        int | None, value_option("N", "Reports drawn for each of the two inputs; chosen by epsilon if not given.")
     ] = None,
     confidence: Annotated[
         float, typer.Option(parser=parse_confidence, help="The false-alarm probability is at most 1 - P.")

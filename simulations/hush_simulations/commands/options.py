@@ -32,6 +32,11 @@ from hush_simulations.engines.experiment import (
 )
 
 
+def value_option(metavar: str, words: str, parser: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401 - as typer.Option
+    """Return the annotation of an option with a value."""
+    return typer.Option(metavar=metavar, help=words, parser=parser)
+
+
 def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take, in place of its first parameter, the fields of a dataclass; `last` in its help."""
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
-from hush_simulations.commands.options import parse_bound
+from hush_simulations.commands.options import parse_bound, value_option
 from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import (
@@ -22,21 +20,15 @@ from hush_simulations.scenarios.scenario import (
 )
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 
-Csv = Annotated[Path | None, typer.Option(metavar="FILE", help="Your own data: every row is a client.")]
-Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column of the file.")]
-Labels = Annotated[str | None, typer.Option(metavar="A,B,…", help="Legal labels of a column of categories.")]
-Yes = Annotated[
-    str | None, typer.Option(metavar="VALUE", help="For a yes/no question: the text of a cell that means yes.")
-]
-Missing = Annotated[
-    str | None, typer.Option(metavar="HOW", help="Rows without a value: drop them, or replace as devices do.")
-]
-Delimiter = Annotated[
-    str | None, typer.Option(metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
-]
-Encoding = Annotated[str | None, typer.Option(metavar="NAME", help="Of the file, as cp1252 or utf-16.")]
-Header = Annotated[str | None, typer.Option(metavar="yes|no", help="Whether the first line names columns.")]
-Decimal = Annotated[str | None, typer.Option(metavar="SIGN", help="Before decimals in the file: . or ,")]
+Csv = Annotated[Path | None, value_option("FILE", "Your own data: every row is a client.")]
+Column = Annotated[str | None, value_option("NAME", "Column of the file.")]
+Labels = Annotated[str | None, value_option("A,B,…", "Legal labels of a column of categories.")]
+Yes = Annotated[str | None, value_option("VALUE", "For a yes/no question: the text of a cell that means yes.")]
+Missing = Annotated[str | None, value_option("HOW", "Rows without a value: drop them, or replace as devices do.")]
+Delimiter = Annotated[str | None, value_option("SIGN", "Of the file: comma, semicolon, tab, pipe or another.")]
+Encoding = Annotated[str | None, value_option("NAME", "Of the file, as cp1252 or utf-16.")]
+Header = Annotated[str | None, value_option("yes|no", "Whether the first line names columns.")]
+Decimal = Annotated[str | None, value_option("SIGN", "Before decimals in the file: . or ,")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

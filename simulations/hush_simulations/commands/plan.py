@@ -15,7 +15,14 @@ from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.terminal import show
-from hush_simulations.commands.options import PlotOption, parse_bound, parse_confidence, say, with_options_of
+from hush_simulations.commands.options import (
+    PlotOption,
+    parse_bound,
+    parse_confidence,
+    say,
+    value_option,
+    with_options_of,
+)
 from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.plan_table import plan_blocks
@@ -51,26 +58,23 @@ class _Kind:
 def run(
     own: CsvOptions,
     *,
-    people: Annotated[str | None, typer.Option(metavar="N", help="How many people answer.")] = None,
-    epsilon: Annotated[str | None, typer.Option(metavar="EPS", help="Epsilon of one report.")] = None,
+    people: Annotated[str | None, value_option("N", "How many people answer.")] = None,
+    epsilon: Annotated[str | None, value_option("EPS", "Epsilon of one report.")] = None,
     error: Annotated[
-        str | None,
-        typer.Option(metavar="E|P%", help="Half-width of the confidence interval: in the unit, or as 5% of the range."),
+        str | None, value_option("E|P%", "Half-width of the confidence interval: in the unit, or as 5% of the range.")
     ] = None,
-    confidence: Annotated[
-        str | None, typer.Option(metavar="P", help="Confidence level of the interval; 0.95 if not given.")
-    ] = None,
+    confidence: Annotated[str | None, value_option("P", "Confidence level of the interval; 0.95 if not given.")] = None,
     rms: Annotated[
         bool, typer.Option("--rms", help="The error is a root mean square error, not a half-width.")
     ] = False,
     domain: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Kind of value: number (if not given), bit, category or vector.")
+        str | None, value_option("KIND", "Kind of value: number (if not given), bit, category or vector.")
     ] = None,
-    lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value of a number.")] = None,
-    upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value of a number.")] = None,
-    unit: Annotated[str, typer.Option(metavar="TEXT", help="Unit of the numbers, for example cm.")] = "",
-    categories: Annotated[int | None, typer.Option(metavar="K", help="Number of categories, 2 to 1024.")] = None,
-    coordinates: Annotated[int | None, typer.Option(metavar="D", help="Number of coordinates, 1 to 1024.")] = None,
+    lower: Annotated[str | None, value_option("X", "Smallest legal value of a number.")] = None,
+    upper: Annotated[str | None, value_option("X", "Largest legal value of a number.")] = None,
+    unit: Annotated[str, value_option("TEXT", "Unit of the numbers, for example cm.")] = "",
+    categories: Annotated[int | None, value_option("K", "Number of categories, 2 to 1024.")] = None,
+    coordinates: Annotated[int | None, value_option("D", "Number of coordinates, 1 to 1024.")] = None,
     plot: PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:

@@ -42,6 +42,7 @@ from hush_simulations.commands.options import (
     run_to_end,
     say,
     stopped_in_words,
+    value_option,
     with_options,
     with_options_of,
 )
@@ -127,47 +128,33 @@ class Request:
         str | None,
         typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
     ] = None
-    clients: Annotated[int | None, typer.Option(metavar="N", parser=parse_count, help="Devices that report.")] = None
-    epsilon: Annotated[str | None, typer.Option(metavar="X", help="Epsilon over all rounds, as a decimal number.")] = (
+    clients: Annotated[int | None, value_option("N", "Devices that report.", parse_count)] = None
+    epsilon: Annotated[str | None, value_option("X", "Epsilon over all rounds, as a decimal number.")] = None
+    mechanism: Annotated[str | None, value_option("NAME", f"{_OF_NUMBERS} or auto for numbers.")] = None
+    rounds: Annotated[
+        int | None, value_option("N", "Number of rounds: how often every device is asked.", parse_rounds)
+    ] = None
+    seed: Annotated[int | None, value_option("N", "Seed of the population; the noise stays random.", parse_seed)] = None
+    connections: Annotated[
+        int | None, value_option("N", "Gateways that share the devices; 20 if not given.", parse_connections)
+    ] = None
+    confidence: Annotated[float, value_option("X", "Confidence level of the intervals.", parse_confidence)] = 0.95
+    broker: Annotated[str | None, value_option("BROKER", "embedded, mosquitto or mqtt://host:port.", parse_broker)] = (
         None
     )
-    mechanism: Annotated[str | None, typer.Option(metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")] = None
-    rounds: Annotated[
-        int | None,
-        typer.Option(metavar="N", parser=parse_rounds, help="Number of rounds: how often every device is asked."),
-    ] = None
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of the population; the noise stays random.")
-    ] = None
-    connections: Annotated[
-        int | None,
-        typer.Option(metavar="N", parser=parse_connections, help="Gateways that share the devices; 20 if not given."),
-    ] = None
-    confidence: Annotated[
-        float, typer.Option(metavar="X", parser=parse_confidence, help="Confidence level of the intervals.")
-    ] = 0.95
-    broker: Annotated[
-        str | None,
-        typer.Option(metavar="BROKER", parser=parse_broker, help="embedded, mosquitto or mqtt://host:port."),
-    ] = None
-    engine: Annotated[
-        Engine, typer.Option(metavar="NAME", parser=parse_engine, help="mqtt (real sockets), memory or bulk.")
-    ] = "mqtt"
+    engine: Annotated[Engine, value_option("NAME", "mqtt (real sockets), memory or bulk.", parse_engine)] = "mqtt"
     draw: Annotated[
-        Drawing | None,
-        typer.Option(metavar="WHAT", parser=parse_drawing, help="In bulk: tally (at once) or devices (one by one)."),
+        Drawing | None, value_option("WHAT", "In bulk: tally (at once) or devices (one by one).", parse_drawing)
     ] = None
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_workers, help="In bulk: how many draw devices at a time.")
-    ] = None
-    dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="In bulk: a Dask cluster draws devices, tcp://host:8786.")
-    ] = None
+    workers: Annotated[int | None, value_option("N", "In bulk: how many draw devices at a time.", parse_workers)] = None
+    dask: Annotated[str | None, value_option("ADDRESS", "In bulk: a Dask cluster draws devices, tcp://host:8786.")] = (
+        None
+    )
     csv: Csv = None
     column: Column = None
-    lower: Annotated[str | None, typer.Option(metavar="X", help="Smallest legal value, from public knowledge.")] = None
-    upper: Annotated[str | None, typer.Option(metavar="X", help="Largest legal value, from public knowledge.")] = None
-    unit: Annotated[str | None, typer.Option(metavar="TEXT", help="Unit of your own data.")] = None
+    lower: Annotated[str | None, value_option("X", "Smallest legal value, from public knowledge.")] = None
+    upper: Annotated[str | None, value_option("X", "Largest legal value, from public knowledge.")] = None
+    unit: Annotated[str | None, value_option("TEXT", "Unit of your own data.")] = None
     labels: Labels = None
     yes: Yes = None
     missing: Missing = None
@@ -176,8 +163,7 @@ class Request:
     header: Header = None
     decimal: Decimal = None
     shares: Annotated[
-        str | None,
-        typer.Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
+        str | None, value_option("S,S,…", "Shares of devices that take each epsilon on offer; equal if left out.")
     ] = None
     deterministic_noise: Annotated[
         bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")
@@ -359,12 +345,12 @@ def run(
     request: Request,
     *,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write result.json, reports.csv and the picture to.")
+        Path | None, value_option("DIR", "Directory to write result.json, reports.csv and the picture to.")
     ] = None,
     theme: ThemeOption = None,
     plot: PlotOption = None,
     rerun: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs.")
+        Path | None, value_option("DIR", "Repeat the run that --out DIR kept, and name what differs.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,

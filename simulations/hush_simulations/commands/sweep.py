@@ -23,6 +23,7 @@ from hush_simulations.commands.options import (
     parse_trials,
     parse_workers,
     say,
+    value_option,
 )
 from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
@@ -50,19 +51,12 @@ def run(
         str, typer.Argument(metavar="SWEEP|FILE.toml", help=f"{', '.join(SWEEPS)}; or a file with a grid.")
     ],
     *,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Directory that keeps the cells; the same command goes on there.")
-    ],
-    trials: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_trials, help="Trials of each cell; 200 if left out.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", parser=parse_seed, help="Seed of people and noise.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", parser=parse_workers, help="Processes that make cells at a time.")
-    ] = None,
+    out: Annotated[Path, value_option("DIR", "Directory that keeps the cells; the same command goes on there.")],
+    trials: Annotated[int | None, value_option("N", "Trials of each cell; 200 if left out.", parse_trials)] = None,
+    seed: Annotated[int | None, value_option("N", "Seed of people and noise.", parse_seed)] = None,
+    workers: Annotated[int | None, value_option("N", "Processes that make cells at a time.", parse_workers)] = None,
     dask: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."),
+        str | None, value_option("ADDRESS", "Scheduler of a Dask cluster that makes them, tcp://host:8786.")
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Show which cells are made, and stop.")] = False,
     theme: ThemeOption = None,
