@@ -143,7 +143,6 @@ class SimulationOptions:
         )
 
     def _check_engine(self, engine: Engine) -> None:
-        """Refuse options that the engine does not use."""
         if engine != "mqtt" and self.broker is not None:
             raise OptionError("broker", f"a broker is not used with engine={engine!r}; leave one of them out")
         if self.dask is not None and self.workers is not None:
@@ -177,7 +176,6 @@ class SimulationOptions:
         return scenario.of_size(whole_of("clients", self.clients, CLIENTS))
 
     def _asked(self) -> Scenario:
-        """The scenario, of a person's own data if there are some."""
         if self.data is None:
             for name in ("column", "domain", "missing", "csv"):
                 if getattr(self, name) is not None:

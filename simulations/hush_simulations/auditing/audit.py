@@ -299,13 +299,13 @@ def report_cells(seen: Sequence[Hashable], atom: int = ATOM) -> ReportCells:
 
 
 def _tail_places(n: int) -> _Ints:
-    """Ranks that double from both ends: thresholds for rare reports."""
+    """Return ranks that double from both ends: thresholds for rare reports."""
     doubling = 2 ** np.arange(int(np.log2(n / _CELLS)) + 1) if n > _CELLS else np.array([1])
     return np.concatenate([doubling - 1, n - 1 - doubling])
 
 
 def _frequent(seen: Sequence[Hashable]) -> list[Hashable]:
-    """Names in their natural order if they have one, without those that are too rare."""
+    """Return names in their natural order, without those that are too rare."""
     counts: dict[Hashable, int] = {}
     for one in seen:
         counts[one] = counts.get(one, 0) + 1
@@ -377,7 +377,6 @@ class _Rule:
     words: tuple[str, str]
 
     def guesses(self, kinds: Sequence[object]) -> _Ints:
-        """The guess for each kind of report."""
         return self.guess[self.cells.place([self.view.look(one) for one in kinds])]
 
 
@@ -425,7 +424,6 @@ def audit_coded(
 
 
 def _tested(kind: RuleKind, rule: _Rule, sides: _Ints, guess: _Ints, confidence: float) -> Tested:
-    """Test the guesses for these reports."""
     made = guess != ABSTAIN
     right, guesses = int(np.count_nonzero(made & (guess == sides))), int(np.count_nonzero(made))
     return Tested(kind, _log_odds(right, guesses, confidence), rule.words, right, guesses, confidence)

@@ -149,7 +149,7 @@ def _audited(subject: Subject, samples: int, confidence: float, coins: Rng) -> F
 
 
 def _draw(subject: Subject, samples: int, coins: Rng) -> tuple[list[int], list[object]]:
-    """Twice `samples` reports, each of the input that a fair coin chose, and the coins."""
+    """Draw `samples` reports of each input on average, each of the input that a fair coin chose."""
     sides: list[int] = []
     reports: list[object] = []
     console = Console(stderr=True)

@@ -110,7 +110,6 @@ _BIT = {"kind": "bit"}
 
 
 def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
-    """A scenario of yes and no, put to the people of the file."""
     scenario = find_scenario(name)
     if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
         raise OptionError("SCENARIO", f"{name} has its own people; leave it out to use --csv")

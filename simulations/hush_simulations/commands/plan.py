@@ -126,7 +126,6 @@ def _people(text: str) -> int:
 
 
 def _error(text: str, domain: Domain, *, bounded: bool) -> float:
-    """Return the error as a share of the range."""
     match = _ERROR.fullmatch(text.strip())
     try:
         value = math.nan if match is None else float(match["number"])
@@ -149,7 +148,6 @@ def _error(text: str, domain: Domain, *, bounded: bool) -> float:
 
 
 def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
-    """What is asked, and the values of a person's own file, if there is one."""
     if own.csv is None:
         own.check_unused()
         return _domain(kind), None
@@ -172,7 +170,6 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
 
 
 def _domain(kind: _Kind) -> Domain:
-    """Return a domain of these options; a kind is for those of its parts, and of its bounds if it has numbers."""
     numbers = [name for name, one in KINDS.items() if not one.is_share]
     counts = {one.parts_field: [name] for name, one in KINDS.items()}
     for option, value, names in (
@@ -198,7 +195,7 @@ def _domain(kind: _Kind) -> Domain:
 
 
 def _bounds(kind: _Kind) -> tuple[float, float]:
-    """The bounds; 0 and 1 where neither is given, since only shares of the range matter then."""
+    """Return the bounds; 0 and 1 without any, since only shares of the range matter then."""
     if kind.lower is None and kind.upper is None:
         return 0.0, 1.0
     if kind.lower is None or kind.upper is None:

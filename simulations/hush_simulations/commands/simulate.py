@@ -390,7 +390,6 @@ def _charts(done: Run) -> Iterable[Renderable]:
 
 
 def _compare(record: Record, done: Run) -> None:
-    """Report what differs from the repeated run; exit with status 1 if something does."""
     for remark in record.remarks:
         say(remark)
     now: object = json.loads(to_json(done))

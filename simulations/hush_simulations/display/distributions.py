@@ -160,19 +160,17 @@ def per_cent_of(part: DomainPart, value: float) -> float:
 
 
 def _sample_people(experiment: Experiment) -> list[Value]:
-    """True values of at most `_MOST_DRAWN` devices in the first round."""
     rng = people_of(experiment.seed or 0, _CELL, 0)
     return list(experiment.scenario.population.draw(min(experiment.clients, _MOST_DRAWN), rng))
 
 
 def _sample_numbers(experiment: Experiment) -> NDArray[np.float64]:
-    """True numbers of at most `_MOST_DRAWN` of the devices that answer in the last round; NaN where there is none."""
     cells, places = _answering(experiment)
     return cells.values[places]
 
 
 def _sample_reports(experiment: Experiment, mechanism: Mechanism, domain: Domain) -> NDArray[np.int64]:
-    """Reports of such people about a number, shape (reports, width); liars report their false value."""
+    """Draw reports of such people about a number, shape (reports, width); liars report their false value."""
     rng = people_of(experiment.seed or 0, _CELL, 1)
     cells, places = _answering(experiment)
     indices = _with_liars(experiment, domain, rng.permutation(cells.indices[places]))
@@ -181,7 +179,6 @@ def _sample_reports(experiment: Experiment, mechanism: Mechanism, domain: Domain
 
 
 def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
-    """The cells of a number in the last round, and the cells of the people who answer."""
     task, scenario = experiment.task, experiment.scenario
     cells = cells_of(task.domain, scenario.population, scenario.panel, task.rounds)
     cells = cells.at(task.domain, scenario.panel.moved(task.domain, task.rounds - 1))
@@ -192,7 +189,6 @@ def _answering(experiment: Experiment) -> tuple[Cells, NDArray[np.int64]]:
 
 
 def _with_liars(experiment: Experiment, domain: Domain, indices: Places) -> Places:
-    """Replace some by the false values of liars."""
     for some in experiment.scenario.liars:
         reading = domain.read(some.value, strict=False).parts[0] if some.lie == "value" else None
         if reading is not None:

@@ -138,7 +138,6 @@ def _sentences(plan: Plan) -> Iterator[str]:
 
 
 def _basis(data: OwnValues, domain: Domain) -> str:
-    """Whose values a plan is for, where they are somebody's own."""
     column = f" of the column {data.column}" if data.column else " of the file"
     deviation = "" if data.deviation is None else f", standard deviation {error_in_words(domain, data.deviation)}"
     return (
@@ -148,7 +147,6 @@ def _basis(data: OwnValues, domain: Domain) -> str:
 
 
 def _choice(plan: Plan) -> Iterator[str]:
-    """What `auto` picks, and for each target how the others compare with it."""
     names = set(plan.auto.values())
     if len(names) == 1:
         yield f"auto picks {names.pop()}."
@@ -238,6 +236,6 @@ def _guesses(test: Tested) -> str:
 
 
 def _sure(confidence: float) -> str:
-    """A confidence in per cent, rounded down: of several audits it is a fraction with no end."""
+    """Return a confidence in per cent, rounded down: of several audits it is a fraction with no end."""
     places = max(_SHARES, 1 - floor(log10(100 * (1 - confidence))))
     return f"{exact(float(at_least(Decimal(repr(confidence)) * 100, places)))} %"

@@ -110,7 +110,7 @@ def round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
 
 
 def _alphabet(spreads: Sequence[Distribution]) -> NDArray[np.float64] | None:
-    """The possible reports, if they are few: gaps between bars are then no chance."""
+    """Return the possible reports if they are few: gaps between bars are then not random."""
     values = np.unique(np.concatenate([one.values for one in spreads]))
     total = sum(float(one.counts.sum()) for one in spreads)
     return values if 1 < len(values) <= min(_FEW, total / 3) else None
@@ -135,7 +135,6 @@ def _legend(axes: "Axes", columns: int = 1) -> None:
 
 
 def _values(axes: "Axes", domain: DomainPart, run: Run, wording: NumberFormat, palette: Palette) -> None:
-    """Draw the true values, on an axis that fits the error bars as well."""
     _histogram(axes, [true_numbers(run)], palette.true, domain)
     counted(axes, "devices")
     ends = [*axes.get_xlim(), axes.get_xlim()[0] if run.result.mean is None else run.result.mean]
@@ -173,7 +172,6 @@ def _answers(axes: "Axes", share: float, colour: str, wording: NumberFormat) -> 
 
 
 def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -> None:
-    """Draw an error bar for each target, with the truth next to the estimate."""
     result, factor = run.result, wording.factor
     bars = estimate_ranges(run)[::-1]
     for row, bar in enumerate(bars):
@@ -204,7 +202,6 @@ def _liars(axes: "Axes", run: Run, palette: Palette) -> None:
 
 
 def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -> None:
-    """Draw an error bar for each round, about the devices that reported in it, and one for all rounds."""
     together = run.together if len(run.rounds) <= _MOST_TICKS else None
     rounds: list[Round | PooledRounds] = [*run.rounds, *([together] if together else [])]
     for number, done in enumerate(rounds):
@@ -269,7 +266,6 @@ def draw_parts(figure: "Figure", run: Run, palette: Palette) -> None:
 
 
 def _most_frequent(run: Run) -> list[int]:
-    """The categories with the largest true shares, in the order of the task."""
     shares = [part.truth.get(REPORTERS, 0.0) for part in run.score.parts.values()]
     return sorted(sorted(range(len(shares)), key=lambda place: -shares[place])[:_MOST_ROWS])
 
@@ -293,7 +289,6 @@ def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Do
 
 
 def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[np.float64], palette: Palette) -> None:
-    """Draw the mean of each coordinate and the range of nine tenths of the people."""
     for row, coordinate in enumerate(coordinates):
         column = columns[:, row]
         scaled = [per_cent_of(coordinate, value) for value in column[np.isfinite(column)].tolist()]
@@ -306,7 +301,6 @@ def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[n
 
 
 def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> None:
-    """Draw the share of each level in the reports about a coordinate, light for the lowest."""
     for row, place in enumerate(chosen):
         found = reported_part(run, place)
         start, total = 0.0, max(float(found.counts.sum()), 1.0)
@@ -343,7 +337,6 @@ def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palett
 
 
 def _off(bar: Range) -> Range:
-    """Return the same as distances from the truth."""
     true = bar.truth or 0.0
     value = None if bar.value is None else bar.value - true
     return Range(bar.name, bar.low - true, bar.high - true, value, None if bar.truth is None else 0.0)
@@ -407,7 +400,6 @@ def _finding(run: Run, wording: NumberFormat) -> str:
 
 
 def _about(run: Run) -> str:
-    """The question, the mechanism, and what went wrong."""
     task, scenario = run.task, run.experiment.scenario
     asked = task.title or task.id
     about = [

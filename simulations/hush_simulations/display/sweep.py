@@ -394,7 +394,6 @@ def _figure(
 
 
 def _scale(figure: "Figure", layout: FigureLayout, *, log: bool) -> None:
-    """The scales of all panels, which share them; the places of few cells have the ticks."""
     axes = figure.axes[0]
     if layout.logarithmic or log:
         logarithmic(axes, ("x" if layout.logarithmic else "") + ("y" if log else ""))
@@ -408,7 +407,6 @@ def _scale(figure: "Figure", layout: FigureLayout, *, log: bool) -> None:
 
 
 def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str]]) -> "Figure":
-    """With a legend below the panels: the lines, and what else is drawn."""
     from matplotlib.lines import Line2D  # noqa: PLC0415 - matplotlib takes a second to import
     from matplotlib.patches import Patch  # noqa: PLC0415
 
@@ -468,7 +466,7 @@ def _table(result: SweepResult, shown: Sequence[SweepRow]) -> Table:
 
 
 def _titles(result: SweepResult) -> list[tuple[str, Sequence[Parameter]]]:
-    """The last word of each name, where that says which."""
+    """Return the last word of each name if these differ."""
     last = [name.rpartition(".")[2] for name in result.axes]
     short = last if len(set(last)) == len(last) else list(result.axes)
     return list(zip(short, result.axes.values(), strict=True))
@@ -479,7 +477,6 @@ def _is_number(value: Parameter) -> bool:
 
 
 def _axes(row: SweepRow) -> list[str]:
-    """The values of the axes; a table of bounds in few words."""
     return [_value(name, one, row) for name, one in row.parameters.items()]
 
 
@@ -528,7 +525,7 @@ def _remarks(result: SweepResult) -> Iterator[str]:
 
 
 def _short(result: SweepResult) -> int:
-    """Cells with a coverage below what is promised: at 95 % for all rows at once, since all are looked at."""
+    """Count cells whose coverage is below the promised one, at 95 % simultaneous confidence over all rows."""
     sure = 1 - (1 - BARS) / max(len(result.rows), 1)
     asked = [(row.made, row.covered, sure) for row in result.rows if row.made]
     cells = [row.cell for row in result.rows if row.made]

@@ -16,8 +16,6 @@ from hush_simulations.scenarios.population import Observed
 
 
 class _Part(NamedTuple):
-    """A category or coordinate as it is shown: its estimate with individual intervals, and the truth."""
-
     estimate: PartEstimate
     score: Score
     wording: NumberFormat
@@ -76,7 +74,6 @@ def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
 
 
 def _outside(run: Run) -> Iterator[str]:
-    """Why an estimate that nobody can have is there."""
     domain = run.task.domain
     if run.score.parts:
         names = [part.estimate.name for part in _parts_of(run.last) if _is_outside(part.estimate.mean, *part.axis)]
@@ -110,7 +107,6 @@ def _choice_of_epsilon(run: Run) -> Iterator[str]:
 
 
 def _best(run: Run) -> Iterator[str]:
-    """Which mechanism `auto` takes, and what it would have saved."""
     found = auto_mechanism(run.task) if run.result.n else None
     if found is None:
         return
@@ -223,7 +219,7 @@ def _share(parts: Mapping[str, Score], target: str) -> str:
 
 
 def _largest_error(done: Round) -> str:
-    """The largest error of shares; of coordinates, whose units differ, the one of most standard errors."""
+    """Return the largest error of shares; of coordinates, whose units differ, the one of most standard errors."""
     known = [
         (score.error[REPORTERS], wording, one) for one, score, wording, _ in _parts_of(done) if REPORTERS in score.error
     ]
@@ -329,7 +325,6 @@ def _verdict(is_covered: bool | None, is_everything: bool) -> Cell:
 
 
 def _rounds(run: Run, together: PooledRounds | None) -> Table:
-    """Each round with a line for each interval, and all rounds together."""
     wording = NumberFormat.of(run.result)
     unit = f" ({wording.unit})" if wording.unit else ""
     columns = [
@@ -377,7 +372,6 @@ def _costs(run: Run) -> Iterator[Fact]:
 
 
 def _rows_of_data(run: Run) -> Iterator[Fact]:
-    """Counts of the rows of a data file, if not each is a device."""
     data = run.experiment.scenario.population
     if not isinstance(data, Observed):
         return

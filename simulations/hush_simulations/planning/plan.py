@@ -108,12 +108,11 @@ def central(domain: Domain, known: Known = ()) -> Family:
 
 
 def _unit(domain: Domain) -> Domain:
-    """The same question about values in [0, 1], or in as many categories."""
+    """Return the same question about values in [0, 1], or in as many categories."""
     return type(domain).of_size(len(domain.parts))
 
 
 def _laplace(name: str, parts: int, known: Known, epsilon: Fraction) -> MechanismCost | None:
-    """Noise on each of so many numbers."""
     cost = _family(Laplace, _UNIT, known)(epsilon / parts)
     return None if cost is None else replace(cost, mechanism=name)
 
@@ -126,8 +125,6 @@ def _one_category(name: str, domain: Domain, known: Known, epsilon: Fraction) ->
 
 @lru_cache(maxsize=64)
 def _family(kind: type[Mechanism], domain: Domain, known: Known) -> Family:
-    """A mechanism with hush's own parameters."""
-
     @lru_cache(maxsize=256)
     def at(epsilon: Fraction) -> MechanismCost | None:
         if not kind.serves([epsilon]):
@@ -154,7 +151,6 @@ def _cost(
 
 
 def _variances_of(mechanism: Mechanism, values: Values) -> tuple[float, float]:
-    """The same, of people with these values."""
     spread = values.moment(2)
     if mechanism.law is None:
         return mechanism.worst_variance, spread
@@ -270,7 +266,7 @@ def _longest(task: Task, people: int, confidence: float, target: str, inside: fl
 
 
 def _step(mechanism: Mechanism) -> float:
-    """By how much one more report of yes moves the sum, if the estimate is a share."""
+    """Return by how much one more report of yes moves the sum, if the estimate is a share."""
     return float(finite(mechanism).a[1] - finite(mechanism).a[0]) if mechanism.is_share else 0.0
 
 
@@ -374,12 +370,12 @@ def _epsilon(place: int) -> Fraction:
 
 
 def _place(epsilon: Fraction) -> int:
-    """Where the first number of four digits that is not below it stands."""
+    """Return the place of the first number of four digits that is not below epsilon."""
     return bisect_left(range(1, 9 * _DECADE), epsilon, key=_epsilon) + 1
 
 
 def _first(error: Callable[[int], float], limit: float, guess: int, most: int) -> int | None:
-    """The first place near `guess`, from 1 to `most`, where the error is at most `limit`; None if there is none."""
+    """Return the first place near `guess`, from 1 to `most`, with an error of at most `limit`, or None."""
     limit *= _SLACK
     stride, low, high = max(guess // _STRIDE, 1), 0, guess
     if error(guess) > limit:
@@ -403,7 +399,7 @@ def _first(error: Callable[[int], float], limit: float, guess: int, most: int) -
 
 
 def _crossing(low: tuple[int, float], high: tuple[int, float], limit: float) -> int:
-    """The place strictly between two at which a power law through their errors reaches the limit."""
+    """Return the place strictly between two at which a power law through their errors reaches the limit."""
     if not low[1] > high[1] > 0 or low[1] == inf:
         return (low[0] + high[0]) // 2
     share = log(low[1] / limit) / log(low[1] / high[1])
@@ -594,7 +590,6 @@ def own_values(domain: Domain, values: Sequence[object], rows: Mapping[str, obje
 
 
 def _mixed(places: NDArray[np.float64], any_of: NDArray[np.float64], absent: float) -> Values:
-    """The values, and a share spread evenly over others."""
     found, counts = np.unique(places, return_counts=True)
     shares = (1 - absent) * counts / max(len(places), 1)
     if not absent:
@@ -644,7 +639,6 @@ def _line(question: PlanQuestion, name: str, family: Family) -> PlanLine:
 
 
 def _solved(question: PlanQuestion, family: Family, target: Target, line: PlanLine) -> PlanLine:
-    """The line with the unknown for `target`, and the parameters if epsilon is known."""
     epsilon = question.epsilon
     if epsilon is None:
         epsilon = _least_epsilon(question, family, target)
@@ -670,7 +664,6 @@ def _least_epsilon(question: PlanQuestion, family: Family, target: Target) -> Fr
 
 
 def _people_or_error(question: PlanQuestion, cost: MechanismCost, target: Target) -> Amount | None:
-    """The unknown one; None if it is neither, or out of reach."""
     if question.people is None:
         return None if question.error is None else people_for(cost, target, question.error, question.confidence)
     if question.error is None:
@@ -697,7 +690,7 @@ def _auto(question: PlanQuestion, known: Known, lines: Sequence[PlanLine], targe
 
 
 def _ratio(line: PlanLine, auto: Amount, target: Target) -> float | None:
-    """The ratio to the amount of `auto`; None if the line has none, or if a large epsilon makes that 0."""
+    """Return the ratio to the amount of `auto`; None without an amount, or if a large epsilon makes that 0."""
     if target not in line.amounts or not auto:
         return None
     return float(Fraction(line.amounts[target]) / Fraction(auto))

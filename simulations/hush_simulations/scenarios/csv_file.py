@@ -201,7 +201,7 @@ class Labels(Reader):
 
 
 def _meaning(text: str) -> str | float:
-    """What a text says, however it is spelled: letters, spaces and accents as they look, numbers, yes and no."""
+    """Return what a text says, however it is spelled: letters, spaces and accents, numbers, yes and no."""
     seen = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     if seen in _ANSWERS:
         return _ANSWERS[seen]
@@ -209,7 +209,7 @@ def _meaning(text: str) -> str | float:
 
 
 def _with_hyphen(text: str) -> str:
-    """With the sign of ASCII in place of a typographic minus, which some countries' spreadsheets write."""
+    """Replace a typographic minus, which some countries' spreadsheets write, by an ASCII hyphen."""
     return text.replace(_MINUS, "-", 1) if text.startswith(_MINUS) else text
 
 
@@ -221,7 +221,6 @@ def _finite(plain: str) -> float:
 
 
 def _fault(text: str) -> Fault:
-    """Return why a text that is not missing is not a number."""
     if _PLAIN.fullmatch(text):
         return Fault.DECIMAL_POINT
     for pattern, fault in (
@@ -450,7 +449,6 @@ def _place_of(path: Path, number: str, width: int) -> int:
 
 
 def _is_number(text: str, width: int) -> bool:
-    """Whether it is the number of a column, from 1."""
     return text.isascii() and text.isdecimal() and len(text) <= len(str(width)) and 1 <= int(text) <= width
 
 
@@ -678,7 +676,6 @@ _Fault = tuple[int, Fault, str]
 
 
 def _read(cells: _Cells, reader: Reader) -> tuple[list[tuple[Value, ...]], list[_Fault]]:
-    """Return the values, None if missing, and what is wrong."""
     columns: list[list[Value]] = []
     faults: list[_Fault] = []
     for texts in zip(*cells.rows, strict=True):

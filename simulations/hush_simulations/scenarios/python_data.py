@@ -162,7 +162,6 @@ def _csv_file(data: object) -> Path | None:
 def _values(
     rows: Sequence[object], read: Callable[[object], Value], treatment: Treatment | None
 ) -> tuple[tuple[Value, ...], int]:
-    """Return the values, and how many rows have none."""
     values: list[Value] = []
     missing: list[int] = []
     for place, row in enumerate(rows):
@@ -184,7 +183,6 @@ def _values(
 
 
 def _rows(data: object, domain: Domain, column: str | None) -> tuple[list[object], str]:
-    """Return the rows as they are, and the name of their column."""
     if not isinstance(data, np.ndarray) and not is_table(data):
         return _of_frame(data, domain, column)
     if isinstance(data, Mapping):
@@ -307,8 +305,6 @@ def _label(domain: CategoryDomain) -> Callable[[object], str]:
 
 
 def _vector(names: Sequence[str], *, partly: bool) -> Callable[[object], tuple[float | None, ...]]:
-    """Read vectors; if `partly`, single coordinates may be missing."""
-
     def number(value: object) -> float | None:
         try:
             return _number(value)
@@ -394,7 +390,6 @@ def _sentence(found: _Sentinel, column: str, rows: int) -> str:
 
 
 def _found(numbers: Sequence[float], lower: float, upper: float) -> list[_Sentinel]:
-    """Return what may be a code, the most frequent first."""
     unique, counts = np.unique(np.asarray(numbers, dtype=float), return_counts=True)
     usual = np.isin(unique, list(_CODES))
     ordinary = unique[~usual]
