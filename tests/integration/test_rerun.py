@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from hush_common.errors import HushError
 from hush_simulations.commands.simulate import app, differences
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 Json = dict[str, object]
 
 
