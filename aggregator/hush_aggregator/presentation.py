@@ -76,12 +76,7 @@ INTERVALS = (REPORTERS, POPULATION, ENROLLED, ANYTIME, ANYTIME_POPULATION)
 
 
 def interval_name(target: str, method: str = "") -> str:
-    """Return what people call an interval, on every screen, page and picture.
-
-    Args:
-        target: its key in a document.
-        method: how it was made; that of an anytime-valid interval begins with whom it is about.
-    """
+    """Return what people call an interval, on every screen, page and picture."""
     if target == ANYTIME and method.startswith((REPORTERS, POPULATION)):
         return f"{method.partition('-')[0]}, {_NAMES[ANYTIME]}"
     return _NAMES.get(target, target)
@@ -96,13 +91,7 @@ LARGEST_PLAIN, LARGEST_DIGITS = 1e9, 6
 
 @dataclass(frozen=True, slots=True)
 class NumberFormat:
-    """How the values of one task are written.
-
-    Args:
-        unit: what follows a number, `"cm"` or `"%"`; may be empty.
-        factor: what a value is multiplied with first (100 for a share in per cent).
-        decimals: digits after the point.
-    """
+    """How the values of one task are written: times `factor` (100 for a share in per cent), then the unit."""
 
     unit: str
     factor: int
@@ -115,13 +104,7 @@ class NumberFormat:
 
     @classmethod
     def of_part(cls, part: PartEstimate, *, is_share: bool, unit: str = "") -> "NumberFormat":
-        """Return the format of a part: as many decimals as show two digits of its largest standard error.
-
-        Args:
-            part: the estimate.
-            is_share: whether it is shown in per cent.
-            unit: where the part has none.
-        """
+        """Return the format of a part: as many decimals as show two digits of its largest standard error."""
         error = max(part.stderr.values(), default=None)
         return cls.share(error, DIGITS) if is_share else cls.measured(part.unit or unit, error, DIGITS)
 
@@ -177,15 +160,7 @@ Figure = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """One interval of one part of a result; of a part without intervals a row without a target.
-
-    Args:
-        result: the round.
-        part: the estimate.
-        round: the name of the round.
-        target: of the interval.
-        interval: its ends.
-    """
+    """One interval of one part of a result; of a part without intervals a row without a target."""
 
     result: Result | ForeignResult
     part: PartEstimate
@@ -226,12 +201,7 @@ class PartRow:
 
 
 def rows_of(result: Result | ForeignResult, round_: str = "") -> Iterator[PartRow]:
-    """Return the rows of one round: one for each interval of each part, in the order of the task.
-
-    Args:
-        result: of the round.
-        round_: what to call it, where that is not its number.
-    """
+    """Return the rows of one round: one for each interval of each part, in the order of the task."""
     name = round_ or result.round
     for part in result.estimate.parts or (PartEstimate(n=result.estimate.n),):
         if not part.intervals:

@@ -10,12 +10,7 @@ from operator import add
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How many reports were counted, and sums over them.
-
-    Args: n: reports counted. moments: one exact sum for each column of the mechanism
-    (`hush_aggregator.estimate.mechanisms`); empty if nothing was
-            counted.
-    """
+    """How many reports were counted, and an exact sum for each column of the mechanism; none if nothing was counted."""
 
     n: int = 0
     moments: tuple[int, ...] = ()

@@ -193,11 +193,7 @@ A = TypeVar("A")
 
 
 class Batch(Generic[Q, A]):
-    """Questions of one kind; the first answer that is wanted brings those of all that were asked until then.
-
-    Args:
-        solve: gives the answers to many questions, in their order.
-    """
+    """Questions of one kind; the first answer that is wanted brings those of all that were asked until then."""
 
     def __init__(self, solve: Callable[[Sequence[Q]], Sequence[A]]) -> None:
         self._solve = solve
@@ -344,15 +340,7 @@ def estimate(
     sampled: bool = False,
     enrolled: int | None = None,
 ) -> Estimate:
-    """The mean and its error bars of at least one report; this module's docstring specifies them.
-
-    Args:
-        groups: the reports of each channel; empty groups are left out.
-        units: the domain.
-        confidence: of each interval.
-        sampled: whether the reports are those of a random subset of the reporters.
-        enrolled: devices asked, of which those who reported are a random subset; at least as many as reports.
-    """
+    """The mean and its error bars of at least one report; this module's docstring specifies them."""
     sample = Sample(tuple(group for group in groups if group.n))
     asked = intervals(sample, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)
     part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)

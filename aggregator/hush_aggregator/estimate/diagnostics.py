@@ -68,9 +68,7 @@ def finite_monitor(channel: FiniteChannel, counts: Sequence[int]) -> str | None:
 def finite_monitors(channel: FiniteChannel, counts: NDArray[np.int64]) -> list[str]:
     """The same for many questions at once: what four standard deviations are among so many. Or no verdicts at all.
 
-    Args:
-        channel: of every question.
-        counts: of each output, shape (questions, outputs), as many in each row.
+    `counts` of each output have the shape (questions, outputs), with the same sum in each row.
     """
     n = int(counts[0].sum())
     if n < _MONITOR_FROM:
@@ -91,14 +89,6 @@ def worst_verdict(verdicts: Iterable[str | None]) -> str | None:
 
 
 def manski(n: int, enrolled: int, interval: tuple[float, float], lower: float, upper: float) -> tuple[float, float]:
-    """Bounds of the mean of all enrolled devices: those who are silent may all hold either bound (Manski 1990).
-
-    Args:
-        n: reports counted.
-        enrolled: devices asked.
-        interval: of the reporters, at the confidence that the result keeps.
-        lower: bound of the domain.
-        upper: bound of the domain.
-    """
+    """Bounds of the mean of all enrolled devices: those who are silent may all hold either bound (Manski 1990)."""
     share = min(n / enrolled, 1.0)
     return share * interval[0] + (1 - share) * lower, share * interval[1] + (1 - share) * upper

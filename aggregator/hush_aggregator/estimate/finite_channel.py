@@ -36,9 +36,7 @@ _FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an erro
 class FiniteChannel:
     """A finite channel. Compared by identity: `finite` makes one for each mechanism.
 
-    Args:
-        positions: a_y of each output, exact.
-        rows: P(y | x_j), one row for each of L + 1 evenly spaced nodes, exact.
+    `positions` are the a_y, and `rows` the P(y | x_j), one row for each of L + 1 evenly spaced nodes; all are exact.
     """
 
     positions: tuple[Fraction, ...]
@@ -248,12 +246,7 @@ _Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
-    """Who has which value: compared by identity, as a key of caches.
-
-    Args:
-        places: different values in [0, 1].
-        shares: how large a share of the people has each; they add up to 1.
-    """
+    """Distinct values in [0, 1] and the shares of people who have them; compared by identity, as a key of caches."""
 
     places: _Array
     shares: _Array
@@ -267,11 +260,7 @@ class Values:
         return float(self.shares @ (self.places - self.mean) ** order)
 
     def at(self, nodes: _Array) -> _Array:
-        """How large a share is rounded to each node: to one of the two beside a value, so that its mean is the value.
-
-        Args:
-            nodes: ascending, from 0 to 1.
-        """
+        """The share of people rounded to each ascending node: up or down, so that the mean of a value is the value."""
         above = np.clip(np.searchsorted(nodes, self.places, side="left"), 1, len(nodes) - 1)
         upwards = (self.places - nodes[above - 1]) / (nodes[above] - nodes[above - 1])
         found = np.zeros(len(nodes))

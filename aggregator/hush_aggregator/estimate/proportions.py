@@ -98,16 +98,7 @@ def estimate_alone(mechanism: Mechanism, tally: Tally, confidence: float, *, enr
 
 @dataclass(frozen=True, slots=True)
 class Proportions:
-    """Estimates of several questions, in their order.
-
-    Args:
-        mean: of each question.
-        stderr: of each question.
-        stderr_plug_in: of each question.
-        intervals: for each confidence, those of each question.
-        methods: how all were made.
-        failures: intervals that could not be made, for no question, and why.
-    """
+    """Estimates of several questions, in their order; `intervals` has a list of them for each confidence."""
 
     mean: list[float]
     stderr: list[dict[str, float]]
@@ -119,11 +110,7 @@ class Proportions:
     def estimate(self, n: int, reach: float, monitor: str | None, labels: Sequence[str] = ("",)) -> Estimate:
         """Return the estimate with these parts: one for each label, or the one of a bit.
 
-        Args:
-            n: reports, at least 1.
-            reach: the largest error of a report.
-            monitor: verdict on the reports.
-            labels: names of the questions; of several the second confidence is that of the joint intervals.
+        Of several, the second confidence is that of the joint intervals.
         """
         alone, *joint = self.intervals
         bias = worst_case_bias(n, reach)
@@ -148,31 +135,41 @@ class Proportions:
 def proportions(
     p: _Pair, n: int, counts: Sequence[int], confidences: Sequence[float], *, enrolled: int | None = None
 ) -> Proportions:
-    """The share of those for whom it is true, for questions that are answered yes or no with the same probabilities.
+    """The share of those for whom it is true, for yes-or-no questions with the same probabilities.
 
-    Args:
-        p: probability of a reported yes where it is false, and where it is true.
-        n: reports, at least 1.
-        counts: reported yes to each question; the sums of more than `MOST_INVERTED` are not inverted.
-        confidences: of the intervals; every question gets them at each.
-        enrolled: devices asked, of which those who reported are a random subset.
+    `p` are the probabilities of a reported yes where it is false, and where it is true; `counts` the reported yes of
+    each question. The sums of more than `MOST_INVERTED` questions are not inverted.
     """
     ones, which = np.unique(np.array(counts, dtype=np.int64), return_inverse=True)
     means = np.array(list(_means(p, n, ones.tolist())))
+    makers = _makers(p, n, ones, confidences, enrolled, alike=len(counts))
+    errors = _deviations(p, n, ones, means, enrolled)
+    return _made(means, makers, (errors, errors), len(confidences), which)
+
+
+def _made(
+    means: _Array,
+    makers: "Mapping[str, _Maker]",
+    errors: tuple[Mapping[str, _Array], Mapping[str, _Array]],
+    levels: int,
+    which: NDArray[np.intp],
+) -> Proportions:
+    """The estimates with their intervals at so many confidences; question i is number `which[i]` of the arrays."""
     failures: dict[str, str] = {}
     kept: dict[str, _Ends] = {}
-    makers = _makers(p, n, ones, confidences, enrolled, alike=len(counts))
+    shared: dict[int, _Ends] = {}  # several targets may have one interval
     for target, (_, make) in makers.items():
-        ends = attempt(failures, target, make, lambda pair: pair)
+        ends = shared.get(id(make)) or attempt(failures, target, make, lambda pair: pair)
         if ends is not None:
+            shared[id(make)] = ends
             kept[target] = around(means, *ends)
-    errors = each(_deviations(p, n, ones, means, enrolled), which)
+    stderr, plug_in = (each(one, which) for one in errors)
     return Proportions(
         mean=means[which].tolist(),
-        stderr=errors,
-        stderr_plug_in=errors,
-        intervals=[each_interval(kept, at, which) for at in range(len(confidences))],
-        methods={target: method for target, (method, _) in makers.items() if target in kept},
+        stderr=stderr,
+        stderr_plug_in=plug_in,
+        intervals=[each_interval(kept, at, which) for at in range(levels)],
+        methods={target: makers[target][0] for target in kept},
         failures=failures,
     )
 
@@ -319,11 +316,6 @@ def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled:
 
     Standard errors. Reporters and `enrolled`: at the estimated mean moved into [0, 1]. Population: of each group at its
     share of yes moved into [q, p]. `stderr_plug_in`: at the estimated mean for all three.
-
-    Args:
-        parts: channel, reports, and reported yes to each question, under each epsilon that at least one report has.
-        confidences: of the intervals; every question gets them at each.
-        enrolled: devices asked, of which those who reported are a random subset.
     """
     sizes = tuple((channel, size) for channel, size, _ in parts)
     n = sum(size for _, size in sizes)
@@ -346,23 +338,9 @@ def pooled_proportions(parts: _Parts, confidences: Sequence[float], *, enrolled:
         name = "chernoff-berry-esseen"
         own, common = (partial(tilted_limits, sizes, means, confidences, whole=whole) for whole in (True, False))
         makers |= {target: (name, own if target == REPORTERS else common) for target in variances}
-    failures: dict[str, str] = {}
-    kept: dict[str, _Ends] = {}
-    shared: dict[int, _Ends] = {}  # several targets may have one interval
-    for target, (_, make) in makers.items():
-        ends = shared.get(id(make)) or attempt(failures, target, make, lambda pair: pair)
-        if ends is not None:
-            shared[id(make)] = ends
-            kept[target] = around(means, *ends)
-    every, plug_in = np.arange(len(means)), _pooled_plug_in(sizes, means, n, enrolled)
-    return Proportions(
-        mean=means.tolist(),
-        stderr=each(plug_in | {POPULATION: _sample_error(parts, n)}, every),
-        stderr_plug_in=each(plug_in, every),
-        intervals=[each_interval(kept, at, every) for at in range(len(confidences))],
-        methods={target: makers[target][0] for target in kept},
-        failures=failures,
-    )
+    plug_in = _pooled_plug_in(sizes, means, n, enrolled)
+    errors = plug_in | {POPULATION: _sample_error(parts, n)}, plug_in
+    return _made(means, makers, errors, len(confidences), np.arange(len(means)))
 
 
 def _pooled_means(parts: _Parts, n: int) -> _Array:

@@ -118,12 +118,7 @@ def lattices(
 
 
 class Spread:
-    """What the spread of the values adds to the smoothing by noise: computed once for all intervals of some reports.
-
-    Args:
-        sizes: channels, and their reports.
-        reports: of each channel.
-    """
+    """What the spread of the values adds to the smoothing by noise: computed once for all intervals of some reports."""
 
     def __init__(self, sizes: Sizes, reports: Seen) -> None:
         self._sizes, self._reports = sizes, reports
@@ -215,13 +210,7 @@ def _phases(center: float, radius: Array) -> NDArray[np.int64]:
 
 
 def widened(halves: Array, z: float, found: Sequence[Lattice]) -> Array:
-    """The half-lengths at which normal intervals for a sum cover as they say, at the worst phase of each lattice.
-
-    Args:
-        halves: z deviations of the sum, for each question.
-        z: the quantile, Student's or normal.
-        found: the lattices of the sum, the coarsest first.
-    """
+    """The half-lengths at which normal intervals for a sum cover as they say, at the worst phase of each lattice."""
     ends = halves
     for one in found:
         first = np.broadcast_to(np.searchsorted(_TAUS, one.least, side="right") - 1, halves.shape)

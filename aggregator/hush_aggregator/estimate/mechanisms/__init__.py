@@ -117,12 +117,7 @@ def _possible(randomizer: Mechanism | Offers, tally: Tally) -> bool:
 
 
 def fold(randomizer: Mechanism | Offers, bodies: NDArray[np.int64]) -> Tally:
-    """The tally of a batch.
-
-    Args:
-        randomizer: of the task.
-        bodies: admitted bodies, shape (count, width).
-    """
+    """The tally of a batch."""
     if len(bodies) == 0:
         return Tally()
     return Tally(len(bodies), sums(randomizer, bodies))

@@ -16,13 +16,7 @@ from hush_common.domain import Domain
 
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
-    """What an estimate is about.
-
-    Args:
-        domain: of the task.
-        confidence: of each interval.
-        enrolled: devices asked, if that is known; reports may be more all the same.
-    """
+    """What an estimate is about."""
 
     domain: Domain
     confidence: float

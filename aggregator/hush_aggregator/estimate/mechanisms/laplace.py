@@ -98,14 +98,7 @@ class _Mean:
 def estimate_mean(
     parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None = None
 ) -> Estimate:
-    """The mean and its error bars; this module's docstring specifies them.
-
-    Args:
-        parts: mechanism and tally of each epsilon that the task offers; at least one has a report.
-        domain: what a step is.
-        confidence: of each interval.
-        enrolled: devices asked, if that is known.
-    """
+    """The mean and its error bars; this module's docstring specifies them."""
     several = len(parts) > 1
     parts = [part for part in parts if part[1].n]
     n, steps, units = sum(tally.n for _, tally in parts), parts[0][0].steps, Units.of(domain)

@@ -52,14 +52,7 @@ def underflow(place: str) -> Iterator[None]:
 
 
 def attempt(failures: dict[str, str], target: str, make: Callable[[], T], ends: Callable[[T], ArrayLike]) -> T | None:
-    """What `make` gives, or None and an entry in `failures`.
-
-    Args:
-        failures: reasons by target; a failure is added.
-        target: name of the interval, or of the intervals if many are made at once.
-        make: makes it.
-        ends: the numbers in what was made, all of which must be finite.
-    """
+    """What `make` gives, or None and an entry in `failures` if it raises or one of `ends` is not finite."""
     try:
         made = make()
         if np.isfinite(np.asarray(ends(made), dtype=float)).all():

@@ -228,13 +228,7 @@ def clopper_pearson_shares(asked: Sequence[tuple[int, int, float]]) -> list[tupl
 
 
 def clopper_pearson(n: int | Counts, counts: Counts, tails: list[float]) -> tuple[Array, Array]:
-    """Lower and upper limits; each is wrong with probability at most its tail, in (0, 1/2].
-
-    Args:
-        n: reports, of all counts or of each.
-        counts: ones.
-        tails: of each row of what comes back.
-    """
+    """Lower and upper limits; a row for each tail, in (0, 1/2], the largest probability to be wrong."""
     some, most = counts > 0, counts < n
     a, b = (np.concatenate(pair).astype(float) for pair in _ends(n, counts, some, most))
     tail = np.repeat(tails, len(a))
