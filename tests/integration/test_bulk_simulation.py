@@ -18,7 +18,7 @@ from hush_simulations.engines.bulk.draws import SimulatedRounds
 from hush_simulations.engines.bulk.engine import draw_population
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
-from hush_simulations.scenarios.scenario import Scenario, scenario_of_column
+from hush_simulations.scenarios.scenario import Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import scenario_of_document
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -188,7 +188,8 @@ def test_people_who_were_observed_answer_once_each_or_are_drawn_with_replacement
 
 def test_rows_in_any_order_give_the_same_tally_however_many_devices_are_drawn_from_them() -> None:
     rows = tuple(float(100 * (place * 7919 % 20_011 < 10_000)) for place in range(20_011))
-    scenario = scenario_of_column(Observed(rows), 0, 100, "").asking(mechanism="multilevel", epsilon="8")
+    domain = {"kind": "number", "lower": 0, "upper": 100}
+    scenario = scenario_of_data(Observed(rows), domain).asking(mechanism="multilevel", epsilon="8")
     task, rng = scenario.task(), np.random.default_rng(1)
     people = scenario.of_size(10**7).population
     (tally,) = draw_population(task, people, 10**7, (), rng).tallies(rng)

@@ -11,13 +11,7 @@ from hush_common.errors import OptionError
 from hush_simulations.commands.options import parse_bound, value_option
 from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import Observed, Population
-from hush_simulations.scenarios.scenario import (
-    FROM_PUBLIC_KNOWLEDGE,
-    Scenario,
-    scenario_of_column,
-    scenario_of_data,
-    scenario_of_labels,
-)
+from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 
 Csv = Annotated[Path | None, value_option("FILE", "Your own data: every row is a client.")]
@@ -95,18 +89,18 @@ def scenario_of_file(own: OwnData, file: Path) -> Scenario:
     rules, reveal = own.rules, sys.stderr.isatty()
     if own.labels is not None:
         labels = tuple(label.strip() for label in own.labels.split(","))
-        return scenario_of_labels(read_column(file, own.column, labels=labels, rules=rules, reveal=reveal), labels)
+        data = read_column(file, own.column, labels=labels, rules=rules, reveal=reveal)
+        return scenario_of_data(data, {"kind": "category", "labels": list(labels)})
     if own.yes is not None:
-        return scenario_of_data(read_answers(file, own.column, own.yes.strip(), rules=rules, reveal=reveal), _BIT)
+        data = read_answers(file, own.column, own.yes.strip(), rules=rules, reveal=reveal)
+        return scenario_of_data(data, {"kind": "bit"})
     if own.lower is None and own.upper is None:
         raise OptionError("--csv", f"{_QUESTIONS[kind_of_column(file, own.column, rules=rules)]}")
     lower, upper = (_bound(option, getattr(own, option)) for option in ("lower", "upper"))
     if not lower < upper:
         raise OptionError("--lower", f"{own.lower} is not below --upper {own.upper}; swap or widen the bounds")
-    return scenario_of_column(read_column(file, own.column, rules=rules, reveal=reveal), lower, upper, own.unit or "")
-
-
-_BIT = {"kind": "bit"}
+    domain = {"kind": "number", "lower": lower, "upper": upper, "unit": own.unit or ""}
+    return scenario_of_data(read_column(file, own.column, rules=rules, reveal=reveal), domain)
 
 
 def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:

@@ -265,7 +265,7 @@ def truthful_count(clients: int, liars: tuple[Liars, ...]) -> int:
     return max(0, clients - sum(some.among(clients) for some in liars))
 
 
-def told_by(domain: Domain, value: Value) -> Observed:
+def people_with(domain: Domain, value: Value) -> Observed:
     """Return any number of people who all have one value."""
     if None in domain.read(value, strict=False).parts:
         raise OptionError("liars.value", f"{str(value)[:40]!r} is not a value of this task's domain; write one")

@@ -87,16 +87,6 @@ class Scenario:
         return make_task(self.document)
 
 
-def scenario_of_column(data: Observed, lower: float, upper: float, unit: str) -> Scenario:
-    """Return a scenario about a person's own numbers, with the bounds that the person states."""
-    return scenario_of_data(data, {"kind": "number", "lower": lower, "upper": upper, "unit": unit})
-
-
-def scenario_of_labels(data: Observed, labels: tuple[str, ...]) -> Scenario:
-    """Return a scenario about a person's own categories, with the labels that the person states."""
-    return scenario_of_data(data, {"kind": "category", "labels": list(labels)})
-
-
 def scenario_of_data(data: Observed, domain: Mapping[str, object]) -> Scenario:
     """Return a scenario about a person's own values: one client each, with the domain that the person states."""
     what = _ASKED.get(str(domain.get("kind")), "Mean")

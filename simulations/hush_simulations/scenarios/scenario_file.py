@@ -15,7 +15,7 @@ from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, 
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, make_task
 from hush_common.untrusted import SCENARIO, read_file, read_toml
-from hush_simulations.scenarios.behaviour import Dropout, Faults, Liars, Nonresponse, Panel, told_by
+from hush_simulations.scenarios.behaviour import Dropout, Faults, Liars, Nonresponse, Panel, people_with
 from hush_simulations.scenarios.population import (
     MOST_CLIENTS,
     Bernoulli,
@@ -361,7 +361,7 @@ def _panel(domain: Domain, model: _File) -> Panel:
 def _liars(domain: Domain, model: _Liars) -> Liars:
     value = tuple(model.value) if isinstance(model.value, list) else model.value
     if value is not None:
-        told_by(domain, value)
+        people_with(domain, value)
     return Liars(model.share, model.lie, value, model.reports)
 
 

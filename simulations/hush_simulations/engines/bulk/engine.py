@@ -39,7 +39,7 @@ from hush_simulations.engines.experiment import (
     RoundOutcome,
     StoppedError,
 )
-from hush_simulations.scenarios.behaviour import STEADY, Liars, Panel, told_by, truthful_count
+from hush_simulations.scenarios.behaviour import STEADY, Liars, Panel, people_with, truthful_count
 from hush_simulations.scenarios.population import Grouped, Independent, Observed, Population
 from hush_simulations.scenarios.scenario import Scenario
 
@@ -572,7 +572,9 @@ def _present(scenario: Scenario, task: Task, entropy: int) -> NDArray[np.float64
 
 def _false_values(task: Task, some: Liars, liars: int, number: int) -> Iterator[Subpopulation]:
     if some.lie == "value":
-        yield Subpopulation(told_by(task.domain, some.value), liars * some.reports, number, honest=False, true=False)
+        yield Subpopulation(
+            people_with(task.domain, some.value), liars * some.reports, number, honest=False, true=False
+        )
 
 
 def _select(people: Population, start: int, stop: int) -> Population:
