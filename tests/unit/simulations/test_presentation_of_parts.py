@@ -57,7 +57,7 @@ async def test_a_table_of_categories_fits_and_cuts_nothing(count: int, width: in
     rows = [line for line in lines if line.strip().startswith(("a label that", "label "))]
     assert len(rows) == count
     assert len([line for line in lines if " to " in line and line.endswith(("yes", "no"))]) == 2 * count
-    assert any("joint, reporters" in line for line in lines)
+    assert any("simultaneous, reporters" in line for line in lines)
 
 
 async def test_of_very_many_categories_each_has_a_row() -> None:

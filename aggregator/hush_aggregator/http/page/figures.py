@@ -131,16 +131,6 @@ class PartFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalRow:
-    """An interval of the estimate, and what it is about."""
-
-    target: str
-    about: str
-    meaning: str
-    interval: Interval
-
-
-@dataclass(frozen=True, slots=True)
 class RoundFigures:
     """All that the page shows of the estimate of a round."""
 
@@ -166,10 +156,6 @@ class RoundFigures:
         return "Share" if domain.parts_field else "Share of yes"
 
     @property
-    def mean(self) -> float | None:
-        return self.result.mean
-
-    @property
     def wording(self) -> NumberFormat:
         task = self.view.task
         return NumberFormat.of_part(self.result.shared, is_share=task.domain.is_share, unit=task.unit)
@@ -190,7 +176,7 @@ class RoundFigures:
         """Whom the first interval is about, within a sentence."""
         if self.target is None:
             return ""
-        about_ = self._about(self.target)
+        about_ = self.about(self.target)
         return about_[0].lower() + about_[1:]
 
     @property
@@ -224,14 +210,14 @@ class RoundFigures:
         said = []
         for target in self._drawn:
             ends = self.result.intervals[target]
-            said.append(f"{self._about(target)}: {self.wording.interval(*ends)}")
+            said.append(f"{self.about(target)}: {self.wording.interval(*ends)}")
         return "; ".join(said) or "No interval."
 
     @property
     def beyond(self) -> str:
         """What to say of an estimate outside its domain; empty for others."""
         low, high = _limits(self.view.task)
-        if self.mean is None or low <= self.mean <= high:
+        if self.result.mean is None or low <= self.result.mean <= high:
             return ""
         if self.problems:
             return "The estimate is outside the possible range. More reports like these do not help."
@@ -239,19 +225,15 @@ class RoundFigures:
         return f"The estimate is outside the possible range, because of the noise. Moving it back would bias it.{more}"
 
     @property
-    def intervals(self) -> list[IntervalRow]:
-        """The rows of the table of all intervals."""
-        if self.mean is None:
+    def intervals(self) -> list[str]:
+        """The targets of all intervals, the one to show first before the others."""
+        if self.result.mean is None:
             return []
-        listed = sorted(self.result.intervals, key=lambda target: (target != self.target, ORDER.index(target)))
-        return [
-            IntervalRow(target, self._about(target), meaning(target), self.result.intervals[target])
-            for target in listed
-        ]
+        return sorted(self.result.intervals, key=lambda target: (target != self.target, ORDER.index(target)))
 
     @property
     def intervals_axis(self) -> Axis | None:
-        return Axis.around(list(self.result.intervals.values()), [] if self.mean is None else [self.mean])
+        return Axis.around(list(self.result.intervals.values()), [] if self.result.mean is None else [self.result.mean])
 
     @property
     def confidence(self) -> str:
@@ -269,7 +251,7 @@ class RoundFigures:
     @property
     def individual(self) -> list[tuple[str, str]]:
         """The targets of the parts' individual intervals, and what each is about."""
-        return [(one, self._about(one)) for one in ORDER if any(one in row.individual for row in self.parts)]
+        return [(one, self.about(one)) for one in ORDER if any(one in row.individual for row in self.parts)]
 
     @property
     def monitor(self) -> str | None:
@@ -305,7 +287,8 @@ class RoundFigures:
         wanted = [primary(self.result.intervals, methods, final=final) for final in (self.result.final, True)]
         return list(dict.fromkeys(target for target in wanted if target is not None))
 
-    def _about(self, target: str) -> str:
+    def about(self, target: str) -> str:
+        """Return whom an interval is about."""
         return about(target, next((part.methods[target] for part in self.result.parts if target in part.methods), ""))
 
 

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hush_aggregator.explain import certainty, largest_loss
-from hush_aggregator.http.page.figures import FAILURES, Course, RoundFigures, Rounds, band_of
+from hush_aggregator.http.page.figures import FAILURES, Course, RoundFigures, Rounds, band_of, meaning
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.view import TaskView, TaskViews
 from hush_common.epsilon import decimal_text
@@ -104,6 +104,7 @@ def _environment() -> Environment:
         "decimal": decimal_text,
         "failure": lambda why: FAILURES.get(why, why),
         "machine": lambda value: repr(float(value)),
+        "meaning": meaning,
         "moment": _moment,
         "points": lambda points: " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
         "px": lambda length: f"{round(length, 2):g}",
