@@ -125,7 +125,7 @@ def _sentences(plan: Plan) -> Iterator[str]:
         yield f"Cost of local versus central DP, in {plan.question.unknown}: {' and '.join(costs)}."
     if epsilon is not None:
         sure = percent_at_most(at_most_sure(epsilon))
-        yield f"Epsilon {decimal_text(epsilon)}: whoever was 50/50 about a person becomes at most {sure} sure."
+        yield f"Epsilon {decimal_text(epsilon)}: an observer at 50/50 about a person becomes at most {sure} sure."
     yield "reporters: those who answer, noise alone. population: those of whom they are a random sample."
     yield f"× reporters, × population: {_TIMES[plan.question.unknown]}"  # noqa: RUF001
     data = plan.question.data

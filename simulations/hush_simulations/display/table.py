@@ -44,8 +44,8 @@ def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
     if run.stopped:
         asked = whole(run.clients * run.task.rounds)
         yield (
-            f"Stopped with {whole(run.published)} of {asked} answers sent: all of the above is about those. Intervals "
-            f"are for an end that was fixed before; if what you saw made you stop, rely on the intervals at any time."
+            f"Stopped with {whole(run.published)} of {asked} answers sent: every figure above is about those. Final "
+            f"intervals assume an end that was fixed before; if what you saw made you stop, use those at any time."
         )
     yield from _legend(run, together)
     yield from _outside(run)
@@ -65,12 +65,12 @@ def _legend(run: Run, together: PooledRounds | None) -> Iterator[str]:
         yield "at any time: holds however often you look while reports arrive; the others are for the end of a round."
     if together:
         yield (
-            "All rounds together: the noise of every report is new, so that their mean has less of it. The people are "
-            "the same: the interval for the population allows for as many as answered, not for as many as there are "
-            "reports, and covers at least as often as it says."
+            "All rounds together: every report has new noise, so their mean has less of it. The people are the same: "
+            "the interval for the population is for the number of people, not of reports, and covers at least as often "
+            "as it says."
         )
     elif run.task.repeat == "sticky":
-        yield "The rounds repeat the answers of the first one, noise and all: to average them gains nothing."
+        yield "The rounds repeat the answers of the first one with the same noise: their average is no better."
 
 
 def _outside(run: Run) -> Iterator[str]:
@@ -81,8 +81,8 @@ def _outside(run: Run) -> Iterator[str]:
             legal = "0 to 100 %" if domain.is_share else "the bounds"
             which = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} of {len(run.score.parts)}"
             yield (
-                f"An estimate outside {legal} ({which}) is deliberate: estimates are unbiased and never clipped, "
-                f"intervals are."
+                f"An estimate outside {legal} ({which}) is not an error: estimates are unbiased and never "
+                f"clipped; intervals are clipped."
             )
         return
     lower, upper = domain.parts[0].axis
@@ -90,7 +90,7 @@ def _outside(run: Run) -> Iterator[str]:
         return
     scale, unit = (100, "%") if domain.is_share else (1, run.task.unit)
     legal = f"{exact(lower, scale=scale)} to {exact(upper, scale=scale)} {unit}".rstrip()
-    yield f"An estimate outside {legal} is deliberate: it is unbiased and never clipped, the intervals are."
+    yield f"An estimate outside {legal} is not an error: it is unbiased and never clipped; the intervals are clipped."
 
 
 def _is_outside(mean: float | None, lower: float, upper: float) -> bool:
@@ -101,8 +101,8 @@ def _choice_of_epsilon(run: Run) -> Iterator[str]:
     pooled = run.result.estimate.pooled
     if pooled and len(run.rounds) == 1:
         yield (
-            "Two estimates for two questions: take that for the reporters to speak of those who answered; take that "
-            f"for the population, which has the least variance, to speak of all, if {pooled.assumes}."
+            "Two estimates for two questions: the one for the reporters describes those who answered; the one for the "
+            f"population, which has the least variance, describes everyone, if {pooled.assumes}."
         )
 
 
@@ -114,7 +114,7 @@ def _best(run: Run) -> Iterator[str]:
     if own == name:
         yield f"{own} is what auto takes here."
     elif times <= _VISIBLE:
-        yield f"--mechanism auto takes {name}, which needs as many devices here."
+        yield f"--mechanism auto takes {name}, which needs the same number of devices here."
     else:
         yield (
             f"--mechanism auto takes {name}. For the same standard error in the worst case {own} needs {ratio(times)} "
