@@ -34,7 +34,7 @@ is made of them.
 
 `anytime`. A band for the population that may be watched, "population-beta-mixture": see `anytime`.
 
-All of this holds for any reported yes or no (`proportions`), so it is computed for arrays of counts (`binomial`): one
+All of this holds for any reported yes or no (`proportions`), so it is computed for arrays of counts (`quantiles`): one
 for a bit, one for each category of a subset.
 
 Both targets lie in [0, 1], and to that the intervals are clipped: no coverage is lost. Around an estimate outside

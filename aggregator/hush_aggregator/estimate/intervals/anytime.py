@@ -16,7 +16,7 @@ For the population the error of report i is its noise and x_i - mu, the value of
 range of width R the latter adds at most l^2 R^2/8 to psi_i(l) (Hoeffding 1963), on both sides, and whatever the
 epsilon that a device of that value prefers: psi_i is subtracted for the one it took.
 
-**Beta mixture** (target: the population; bits and categories: `binomial.beta_band`). Of t independent reports K are
+**Beta mixture** (target: the population; bits and categories: `quantiles.beta_band`). Of t independent reports K are
 ones, each with probability c. The likelihood ratio of the Beta(1/2, 1/2) mixture, B(K + 1/2, t - K + 1/2)/(B(1/2,
 1/2)·c^K (1-c)^(t-K)), is a martingale of mean 1 at the true c; the band is all c where it is below 1/alpha (Ville;
 Robbins 1970).
