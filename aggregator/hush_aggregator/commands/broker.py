@@ -46,9 +46,7 @@ def config(
     listen: Annotated[str, typer.Option(help="Address to listen on; all of them without it.")] = "",
     cert: Annotated[Path | None, typer.Option(help="Certificate of the broker, in PEM; else one is made.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
-    run_as: Annotated[
-        str, typer.Option(help="User that mosquitto runs as; for root `mosquitto`, else whoever you are.")
-    ] = "",
+    run_as: Annotated[str, typer.Option(help="User that mosquitto runs as; for root `mosquitto`, else you.")] = "",
     queue: Annotated[int, typer.Option(min=0, help="Messages that may wait for one client; 0 for no bound.")] = 1000000,
     mosquitto: Annotated[MosquittoVersion, typer.Option(help="Version of mosquitto.")] = MosquittoVersion.V20,
     plugins: Annotated[
@@ -91,7 +89,7 @@ def config(
     if there is None:
         print(
             f"devices need {path / 'ca.pem'}; take {path / 'ca.key'} away from this machine: "
-            "whoever has it can pretend to be the broker"
+            "anyone who has it can impersonate the broker"
         )
     if owner is not None:
         _warn_of_what_is_closed(path, user, owner)

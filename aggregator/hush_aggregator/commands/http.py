@@ -51,7 +51,7 @@ def http(
     store: StoreOption,
     bind: Annotated[str, typer.Option(help="HOST:PORT to listen on.")] = "127.0.0.1:8080",
     write: Annotated[
-        bool, typer.Option("--write", help="Let whoever has the token give, withdraw and close tasks.")
+        bool, typer.Option("--write", help="Let holders of the token publish, withdraw and close tasks.")
     ] = False,
     token_file: Annotated[
         Path | None, typer.Option(help="File whose first line is the token, or set HUSH_HTTP_TOKEN.")

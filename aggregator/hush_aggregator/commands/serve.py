@@ -307,7 +307,7 @@ def serve(
     log_format: LogFormatOption = LogFormat.TEXT,
     http: Annotated[str, typer.Option(envvar="HUSH_HTTP", help="HOST:PORT to serve HTTP on, as 127.0.0.1:8080.")] = "",
     http_write: Annotated[
-        bool, typer.Option("--http-write", help="Let whoever has the token give, withdraw and close tasks over HTTP.")
+        bool, typer.Option("--http-write", help="Let holders of the token publish, withdraw and close tasks over HTTP.")
     ] = False,
     http_token_file: Annotated[
         Path | None, typer.Option(help="File whose first line is the token, or set HUSH_HTTP_TOKEN.")
