@@ -14,6 +14,7 @@ EDGES = {
     "hush_aggregator/http/schemas.py": "the OpenAPI document of HTTP",
     "hush_aggregator/result.py": "the document of a result: the retained estimate, and part of `--json`",
     "hush_simulations/commands/simulate.py": "the options of the command, as arguments of `hush.simulate`",
+    "hush_simulations/commands/sweep.py": "the options of the command, as arguments of `SweepOptions`",
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
     "hush_attacks/demonstration.py": "the JSON of `hush attack`",

@@ -479,8 +479,8 @@ class Outgoing:
             packet = bytes(self._joined)
             self._joined.clear()
             self._owed = 0
-            whole: dict[str, Any] = {"command": _PUBLISH | _AT_LEAST_ONCE, "mid": 0, "qos": 1, "pos": 0, "info": None}
-            whole |= {"to_process": len(packet), "packet": packet}
+            parts = {"command": _PUBLISH | _AT_LEAST_ONCE, "mid": 0, "qos": 1, "pos": 0, "info": None}
+            whole = {**parts, "to_process": len(packet), "packet": packet}
             self._paho._out_packet.append(whole)  # noqa: SLF001
 
     def _after_others(self, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - paho's
