@@ -116,7 +116,7 @@ def test_a_tally_that_the_task_cannot_have_given_is_a_failure() -> None:
     found = try_estimate(HEIGHTS, Tally(3, (1,)), 0.95)
     assert isinstance(found, Failure)
     assert found.reason == "failed"
-    assert found.cause.startswith("ValueError in tallies.py, line ")
+    assert found.cause.startswith("ValueError in __init__.py, line ")
 
 
 def test_what_is_no_number_is_left_out_by_name_and_the_rest_stays(planted: Planted) -> None:
