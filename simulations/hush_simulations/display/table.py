@@ -186,7 +186,7 @@ def verdicts(run: Run) -> Iterator[Fact]:
     for target in _TARGETS:
         if target in run.score.joint:
             value = "all cover" if run.score.joint[target] else "not all cover"
-            yield Fact(f"{confidence} simultaneous, {target}", value, "simultaneous coverage")
+            yield Fact(f"{confidence} simultaneous, {target}", value, "all of them together")
 
 
 def rounds_of_parts(run: Run) -> Table:
