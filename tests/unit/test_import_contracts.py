@@ -25,14 +25,15 @@ TYPES: dict[str, type[Contract]] = {
 }
 
 PLANTED = {  # a contract, and imports each of which breaks it
-    "Imports go one way: hush -> simulations -> client | aggregator -> common": [
+    "Imports go one way; only the command `hush` starts the tour and the attacks": [
         ("hush_common.task", "hush_client.client"),
         ("hush_client.client", "hush_aggregator.aggregator"),
-        ("hush_simulations.api", "hush"),
+        ("hush_simulations.api", "hush_tour.command"),
+        ("hush_aggregator.logs", "hush_attacks.catalogue"),
     ],
     "No import cycles between rooms": [
         ("hush_common.epsilon", "hush_common.task"),
-        ("hush_client.state", "hush_client.gateway"),
+        ("hush_tour.laplace_law", "hush_tour.chapters"),
     ],
     "Simulations: from the commands down to the scenarios; planning and auditing import no other room": [
         ("hush_simulations.scenarios.population", "hush_simulations.engines"),
