@@ -98,11 +98,7 @@ class ReconnectLoop:
             _LOG.info(what, self._name, where, away, self.connections, extra=said)
 
     async def run(self) -> NoReturn:
-        """Stay connected until cancelled.
-
-        Raises:
-            LoginRefusedError: the broker refused the login for `login_s`.
-        """
+        """Stay connected until cancelled; raise LoginRefusedError after `login_s` of refusals."""
         backoff, loop = Backoff(), asyncio.get_running_loop()
         while True:
             began, self._is_connected = loop.time(), False
@@ -404,11 +400,7 @@ class Aggregator:
         self._tasks_arrived.set()
 
     async def _look_for_clash(self) -> None:
-        """Check whether the control connection caused the loss of the intake connection.
-
-        Raises:
-            _OneConnectionError: it did, for the second time in a row.
-        """
+        """Raise _OneConnectionError if the control connection ended the intake connection twice in a row."""
         soon = asyncio.get_running_loop().time() - self._control_since < _CLASH_S
         await asyncio.sleep(_CLASH_S / 4)  # a broker that is gone has lost the other one, too
         self._clashes = self._clashes + 1 if soon and self._control.is_connected else 0

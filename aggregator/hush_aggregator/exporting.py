@@ -60,11 +60,7 @@ def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Ta
 
 
 def need_arrow(option: str) -> None:
-    """See that Parquet can be written.
-
-    Raises:
-        OptionError: it cannot.
-    """
+    """Raise an OptionError if Parquet cannot be written."""
     try:
         import_module("pyarrow.parquet")
     except ImportError:

@@ -44,27 +44,16 @@ class RoundCounts:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of one round.
+    """The result of one round."""
 
-    Args:
-        task: what was asked.
-        round: the round, counted from 0.
-        estimate: of that round.
-        refused: reports refused under the name of the task (all rounds), by reason.
-        confidence: nominal coverage of the intervals.
-        updated_at: aware time of the estimate.
-        closed: whether no device answers it any more; what is under way still counts.
-        final: whether nothing counts any more: this is the last word.
-    """
-
-    task: Task
-    round: int
-    estimate: Estimate
-    refused: Mapping[Refusal, int]
-    confidence: float
-    updated_at: datetime
-    closed: bool = False
-    final: bool = False
+    task: Task  #: what was asked
+    round: int  #: the round, counted from 0
+    estimate: Estimate  #: of that round
+    refused: Mapping[Refusal, int]  #: reports refused under the name of the task (all rounds), by reason
+    confidence: float  #: nominal coverage of the intervals
+    updated_at: datetime  #: aware time of the estimate
+    closed: bool = False  #: whether no device answers it any more; what is under way still counts
+    final: bool = False  #: whether nothing counts any more: this is the last word
 
     @property
     def n(self) -> int:
@@ -289,11 +278,7 @@ _MOST_REPORTS = 2**63 - 1
 
 
 def read_result(payload: bytes) -> ForeignResult | None:
-    """Read a message on the topic of an estimate, which anybody may have published; never raises.
-
-    Returns:
-        None if it is not a JSON object.
-    """
+    """Read an untrusted message on the topic of an estimate; None if it is not a JSON object. Never raises."""
     try:
         document = read_json(payload, ESTIMATE)
     except ValueError:
@@ -483,11 +468,7 @@ class ResultReader:
         return None if estimate is None else result_of(latest, estimate, self._confidence, self._clock())
 
     async def latest(self, tasks: Sequence[Task]) -> list[RoundCounts]:
-        """What is counted of the latest round of each task that has a report.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
+        """Read the counts of each task's latest round with a report; may raise StoreError."""
 
         def read() -> list[RoundCounts]:
             return [self._read(task, None) for task in tasks]
@@ -510,11 +491,7 @@ class ResultReader:
 
 
 def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime) -> RoundCounts:
-    """What is counted of a round of a task, by default of the latest that has a report. Blocks.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Read the counts of a round, by default the latest with a report. Blocks; may raise StoreError."""
     if round_ is None:
         round_ = store.latest_round(task.digest)
     final = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally

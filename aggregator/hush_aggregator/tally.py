@@ -16,11 +16,7 @@ class Tally:
     moments: tuple[int, ...] = ()
 
     def merge(self, other: "Tally") -> "Tally":
-        """The tally of both sets of reports.
-
-        Raises:
-            ValueError: the columns differ, so that the tallies are of different tasks.
-        """
+        """Return the tally of both sets of reports; ValueError if their columns differ: they are of different tasks."""
         if not self.moments or not other.moments:
             return Tally(self.n + other.n, self.moments or other.moments)
         if len(self.moments) != len(other.moments):

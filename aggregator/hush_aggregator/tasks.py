@@ -54,11 +54,7 @@ class LearnedLimits:
         return ""
 
     def check(self, task: Task) -> None:
-        """See that its tallies are not too large.
-
-        Raises:
-            NoRoomError: they are.
-        """
+        """Raise NoRoomError if its tally is too large."""
         wanted = columns_of(task)
         if wanted > COLUMNS_OF_ONE or self._columns + wanted > COLUMNS:
             raise NoRoomError(
@@ -79,11 +75,7 @@ _LOG = logging.getLogger("hush.aggregator")
 
 
 def stored_task(payload: bytes) -> Task:
-    """A task as a store keeps it.
-
-    Raises:
-        StoreError: this version cannot read it.
-    """
+    """Decode a stored task; raise StoreError if this version cannot read it."""
     try:
         return decode_task(payload)
     except TaskError as error:
@@ -191,11 +183,7 @@ class KnownTasks(Mapping[str, Task]):
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the stored ones again, in the store's thread.
-
-        Raises:
-            StoreError: a stored task cannot be read.
-        """
+        """Read the stored tasks again, in the store's thread; raise StoreError if one cannot be read."""
         rows = {row.id: row for row in self._store.task_rows()}
         self._changed |= {task_id for task_id, row in rows.items() if _matter(self.rows.get(task_id)) != _matter(row)}
         tasks = {}
@@ -228,11 +216,7 @@ class KnownTasks(Mapping[str, Task]):
             )
 
     def learn(self, task_id: str, payload: bytes) -> Task:
-        """Take in what is published under an id, and store it.
-
-        Raises:
-            TaskError: it is no task, contradicts one that came before, or is more than anybody may publish.
-        """
+        """Store a published task; TaskError if it is invalid, contradicts the one stored, or is too large."""
         self._beyond.discard(task_id)
         if not payload:
             raise TaskError("task", "its message was deleted; a task learned before remains")
@@ -348,11 +332,7 @@ class Given(NamedTuple):
 
 
 def row_of(store: StoreReader, task_id: str, *, forgotten: bool = False) -> TaskRow:
-    """A task of a store.
-
-    Raises:
-        UnknownError: it is not there.
-    """
+    """Return the row of a task; raise UnknownError if the store does not have it."""
     row = store.task_row(task_id)
     if row is None or not (row.payload or forgotten):
         raise UnknownError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
@@ -360,11 +340,7 @@ def row_of(store: StoreReader, task_id: str, *, forgotten: bool = False) -> Task
 
 
 def check_round(task: Task, round_: int) -> None:
-    """See that a task has a round.
-
-    Raises:
-        NoRoundError: it does not.
-    """
+    """Raise NoRoundError unless the task has this round."""
     if not 0 <= round_ < task.rounds:
         raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
 
@@ -426,11 +402,7 @@ def close(store: SqliteEditor, task_id: str, round_: int | None = None) -> TaskR
 
 
 def facts_of(store: StoreReader, row: TaskRow) -> dict[str, str | int]:
-    """Who gave it, what is to become of it, and who publishes it; `n` is of its latest round. Blocks.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Return origin, state, owner and latest count of a task. Blocks; may raise StoreError."""
     owner = {"": "nobody yet", store.public_identity: "this store"}.get(row.owner, row.owner)
     latest = store.latest_round(row.digest)
     return {

@@ -14,22 +14,17 @@ class Policy:
 
     Each is exact: a `Fraction`, an integer, or decimal text such as `"0.5"`. A float is refused.
 
-    Args:
-        max_epsilon: most that one task may cost over all its rounds.
-        lifetime: most that all tasks of one purpose may cost together. A new wording of the purpose has a new budget,
-            so set `total` unless you trust everyone who may publish tasks.
-        total: most that all tasks of all purposes may cost together; None sets no such limit.
-        sticky: whether to answer tasks with `repeat = "sticky"`, whose epsilon does not cover that a value changed.
-
     Raises:
         EpsilonError: a limit is not exact (such as a float), or negative.
         TypeError: `sticky` is not True or False: "no" would mean yes.
     """
 
-    max_epsilon: Fraction
+    max_epsilon: Fraction  #: most that one task may cost over all its rounds
+    #: Most that all tasks of one purpose may cost together. A new wording of the purpose has a new budget, so set
+    #: `total` unless you trust everyone who may publish tasks.
     lifetime: Fraction
-    total: Fraction | None
-    sticky: bool
+    total: Fraction | None  #: most that all tasks of all purposes may cost together; None sets no such limit
+    sticky: bool  #: whether to answer tasks with `repeat = "sticky"`, whose epsilon does not cover that a value changed
 
     def __init__(
         self,

@@ -63,43 +63,32 @@ _CAVEAT_OLD = "over MQTT 3.1.1 a broker also acknowledges what its rules forbid,
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The result of an answer, and why.
+    """The result of an answer, and why."""
 
-    Args:
-        status: `"sent"`: the broker has acknowledged it; `caveat` says what that leaves open. `"queued"`: it is charged
-            and stored, and will be sent (also after a restart). `"undelivered"`: it is charged, stored and sent, but
-            the broker does not have it; it is sent again, at least every hour. `"already_answered"`: the round has its
-            answer, which this describes; nothing new was drawn or spent, and `waiting` says whether the broker has it.
-            `"refused"`: nothing was drawn, spent or sent.
-        reason: why it was refused, or why the broker does not have it; else None.
-        task: id of the task.
-        round: the round that was answered; None if none is open.
-        epsilon: what the answer costs; if refused, what the cheapest offer would have cost.
-        spent: what this device has spent on the task's purpose, with this answer.
-        cap: the most it may ever spend on that purpose.
-        report_id: the 32 hexadecimal digits under which the aggregator counts the report; None if refused.
-        value: how the value of this call was used: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform draw,
-            because it was not usable (`hush_common.domain`). None if nothing was answered now. It reveals something
-            about the value, so hush neither stores, sends, logs nor shows it. Do not do that either.
-        moment: when the task opens, if it has not; when it closed, if it has (aware); else None.
-        offline: whether the answer was given without a connection, to the task as this device has cached it.
-        can_refuse: of an acknowledged one, whether the broker could have refused it (MQTT 5); else None.
-        waiting: of a round that was answered before, whether its report still waits for the broker. It is sent again;
-            if the broker refused it since the client was opened, `reason` says why.
-    """
-
+    #: `"sent"`: the broker has acknowledged it; `caveat` says what that leaves open. `"queued"`: it is charged and
+    #: stored, and will be sent (also after a restart). `"undelivered"`: it is charged, stored and sent, but the broker
+    #: does not have it; it is sent again, at least every hour. `"already_answered"`: the round has its answer, which
+    #: this describes; nothing new was drawn or spent, and `waiting` says whether the broker has it. `"refused"`:
+    #: nothing was drawn, spent or sent.
     status: Status
-    reason: Reason | Undelivered | None
-    task: str
-    round: int | None
-    epsilon: Fraction
-    spent: Fraction
-    cap: Fraction
+    reason: Reason | Undelivered | None  #: why it was refused, or why the broker does not have it; else None
+    task: str  #: id of the task
+    round: int | None  #: the round that was answered; None if none is open
+    epsilon: Fraction  #: what the answer costs; if refused, what the cheapest offer would have cost
+    spent: Fraction  #: what this device has spent on the task's purpose, with this answer
+    cap: Fraction  #: the most it may ever spend on that purpose
+    #: The 32 hexadecimal digits under which the aggregator counts the report; None if refused.
     report_id: str | None = None
+    #: How the value of this call was used: `"used"`; `"moved"` into the domain; `"replaced"` by a uniform draw, because
+    #: it was not usable (`hush_common.domain`). None if nothing was answered now. It reveals something about the value,
+    #: so hush neither stores, sends, logs nor shows it. Do not do that either.
     value: Coercion | None = field(default=None, repr=False)
-    moment: datetime | None = None
-    offline: bool = False
+    moment: datetime | None = None  #: when the task opens, if it has not; when it closed, if it has (aware); else None
+    offline: bool = False  #: whether the answer was given without a connection, to the task as cached here
+    #: Of an acknowledged one, whether the broker could have refused it (MQTT 5); else None.
     can_refuse: bool | None = None
+    #: Of a round that was answered before, whether its report still waits for the broker. It is sent again; if the
+    #: broker refused it since the client was opened, `reason` says why.
     waiting: bool = False
 
     @property

@@ -13,38 +13,24 @@ from hush_common.formatting import percent_at_most
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one device has spent on one purpose.
+    """What one device has spent on one purpose."""
 
-    Args:
-        purpose: as the tasks state it; "" where they state none.
-        spent: the sum of the charges, exact.
-        cap: the most that may ever be spent on it.
-        charges: one for each answer, oldest first.
-    """
-
-    purpose: str
-    spent: Fraction
-    cap: Fraction
-    charges: tuple[Charge, ...]
+    purpose: str  #: as the tasks state it; "" where they state none
+    spent: Fraction  #: the sum of the charges, exact
+    cap: Fraction  #: the most that may ever be spent on it
+    charges: tuple[Charge, ...]  #: one for each answer, oldest first
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What one device has spent. Nothing in it tells a value or an answer.
+    """What one device has spent. Nothing in it tells a value or an answer."""
 
-    Args:
-        device: its name.
-        cap: the most that may ever be spent on all purposes together; None if there is no such limit.
-        budgets: one for each purpose, by name.
-        kept: number of its reports that are kept after the broker's acknowledgement, in case the broker loses them.
-        dropped: number of reports that were deleted early because there was no room.
-    """
-
-    device: str
-    cap: Fraction | None
-    budgets: tuple[Budget, ...]
+    device: str  #: its name
+    cap: Fraction | None  #: the most that may ever be spent on all purposes together; None if there is no such limit
+    budgets: tuple[Budget, ...]  #: one for each purpose, by name
+    #: Number of its reports that are kept after the broker's acknowledgement, in case the broker loses them.
     kept: int = 0
-    dropped: int = 0
+    dropped: int = 0  #: number of reports that were deleted early because there was no room
 
     @property
     def spent(self) -> Fraction:

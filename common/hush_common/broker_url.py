@@ -23,30 +23,19 @@ _ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password
 class BrokerUrl:
     """The address of a broker and the login. `str()` and `repr()` leave the password out.
 
-    Args:
-        host: name or address; an IPv6 address without brackets.
-        port: 1 to 65535.
-        user: MQTT user name, or None to connect without one.
-        password: its password.
-        tls: whether the connection is encrypted and the broker's certificate checked.
-        ca: PEM file of the certificate authority that signed it; None trusts the system's.
-        cert: PEM file of the certificate that this side shows; None shows none.
-        key: PEM file of its private key; None where `cert` holds both.
-        path: of the WebSocket that carries MQTT; None for MQTT on plain TCP or TLS.
-
     Raises:
         ValueError: the parts do not fit together.
     """
 
-    host: str
-    port: int
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    tls: bool = False
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    path: str | None = None
+    host: str  # name or address; an IPv6 address without brackets
+    port: int  # 1 to 65535
+    user: str | None = None  # MQTT user name, or None to connect without one
+    password: str | None = field(default=None, repr=False)  # its password
+    tls: bool = False  # whether the connection is encrypted and the broker's certificate checked
+    ca: str | None = None  # PEM file of the certificate authority that signed it; None trusts the system's
+    cert: str | None = None  # PEM file of the certificate that this side shows; None shows none
+    key: str | None = None  # PEM file of its private key; None where `cert` holds both
+    path: str | None = None  # of the WebSocket that carries MQTT; None for MQTT on plain TCP or TLS
 
     def __post_init__(self) -> None:
         if self.password is not None and not self.user:

@@ -107,15 +107,11 @@ Coercion = Literal["used", "moved", "replaced"]
 
 @dataclass(frozen=True, slots=True)
 class ParsedValue:
-    """A value as a domain reads it. It holds the value's index: no text made of it shows that.
+    """A value as a domain reads it. It holds the value's index: no text made of it shows that."""
 
-    Args:
-        parts: an index for each number that is asked for (one, but for vectors); None where nothing usable was given.
-        moved: whether a part had to be moved into the domain.
-    """
-
+    #: An index for each number that is asked for (one, but for vectors); None where nothing usable was given.
     parts: tuple[int | None, ...] = field(repr=False)
-    moved: bool = field(default=False, repr=False)
+    moved: bool = field(default=False, repr=False)  #: whether a part had to be moved into the domain
 
     @property
     def coercion(self) -> Coercion:
@@ -154,21 +150,13 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class DomainPart:
-    """One number that an estimate of a domain has: the number itself, the share of yes, of a label, or a coordinate.
+    """One number that an estimate of a domain has: the number itself, the share of yes, of a label, or a coordinate."""
 
-    Args:
-        name: of the label or the coordinate; empty for a number and a bit.
-        lower: the smallest value that the mean can have.
-        upper: the largest.
-        unit: of the mean; may be empty.
-        imputation_reach: how far a mean moves at most if nobody has a value, in the unit.
-    """
-
-    name: str = ""
-    lower: float = 0.0
-    upper: float = 1.0
-    unit: str = ""
-    imputation_reach: float = 0.5
+    name: str = ""  #: of the label or the coordinate; empty for a number and a bit
+    lower: float = 0.0  #: the smallest value that the mean can have
+    upper: float = 1.0  #: the largest
+    unit: str = ""  #: of the mean; may be empty
+    imputation_reach: float = 0.5  #: how far a mean moves at most if nobody has a value, in the unit
 
     @property
     def axis(self) -> tuple[float, float]:
@@ -206,11 +194,7 @@ class Readable(ABC):
     @classmethod
     @abstractmethod
     def from_fields(cls, fields: Fields) -> Self:
-        """Read a domain from the fields of a task.
-
-        Raises:
-            TaskError: a field is missing or not legal.
-        """
+        """Read a domain from the fields of a task; raise TaskError if one is missing or invalid."""
 
     @abstractmethod
     def document(self) -> dict[str, object]:
@@ -383,13 +367,6 @@ def _read_bounds(fields: Fields) -> tuple[float, float, str]:
 class NumberDomain(Readable):
     """A number in [lower, upper], rounded to one of `steps` + 1 grid points.
 
-    Args:
-        lower: smallest legal value, finite.
-        upper: largest legal value, finite, above `lower`, with a finite difference. The bounds must come from public
-            knowledge, never from data; a value outside is moved to the nearer one.
-        unit: what the numbers count (`"cm"`); may be empty.
-        steps: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration.
-
     Raises:
         TaskError: bounds that are not finite, not in order, or too far apart; a unit that is not one short line.
     """
@@ -397,10 +374,12 @@ class NumberDomain(Readable):
     kind = "number"
     in_words = "a number"
 
-    lower: float
+    lower: float  #: smallest legal value, finite
+    #: Largest legal value, finite, above `lower`, with a finite difference. The bounds must come from public knowledge,
+    #: never from data; a value outside is moved to the nearer one.
     upper: float
-    unit: str = ""
-    steps: int = GRID_STEPS
+    unit: str = ""  #: what the numbers count (`"cm"`); may be empty
+    steps: int = GRID_STEPS  #: grid steps; `GRID_STEPS` in every published task, fewer in an enumeration
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper"):
@@ -559,10 +538,6 @@ class BitDomain(Readable):
 class CategoryDomain(Readable):
     """One of k labels, 2 ≤ k ≤ 1024.
 
-    Args:
-        labels: distinct, printable, not empty; the index of a label is its place.
-        other: the label that represents every other text; without it, such a text is not usable.
-
     Raises:
         TaskError: too few or too many labels, a repeated, empty or unprintable one, or `other` is not one of them.
     """
@@ -572,8 +547,8 @@ class CategoryDomain(Readable):
     is_share = True
     parts_field = "categories"
 
-    labels: tuple[str, ...]
-    other: str | None = None
+    labels: tuple[str, ...]  #: distinct, printable, not empty; the index of a label is its place
+    other: str | None = None  #: the label that represents every other text; without it, such a text is not usable
 
     def __post_init__(self) -> None:
         if not _is_tuple_of(str, self.labels):
@@ -800,11 +775,7 @@ KINDS: dict[str, type[Domain]] = {kind.kind: kind for kind in (NumberDomain, Bit
 
 
 def read_domain(document: object) -> Domain:
-    """Read the domain of a task.
-
-    Raises:
-        TaskError: naming the field and the remedy.
-    """
+    """Read the domain of a task; raise TaskError with the field and the remedy."""
     fields = Fields(document, "domain")
     kind = fields.anything("kind", None)
     if kind is None:

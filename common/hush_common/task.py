@@ -69,46 +69,34 @@ def digest_of(payload: bytes) -> bytes:
 class Task:
     """What is asked of every device.
 
-    Args:
-        id: a-z, 0-9 and -, at most 64 characters.
-        epsilon: the loss of a device that answers *every* round. With `repeat = "sticky"` it does not cover the
-            pattern of rounds in which its value changed: see `hush_common.mechanisms.sticky`.
-        mechanism: how a value becomes a report; `hush_common.mechanisms.registry` says which fit a domain.
-        domain: which values are legal.
-        parameters: what the mechanism also needs, complete.
-        offers: the totals among which a device may choose, ascending, `epsilon` the last; empty offers `epsilon` alone.
-        title: one line for a person.
-        purpose: why it is asked; shown to the person whose device answers. Lifetime budgets are kept per purpose.
-        rounds: how often it is asked; a device answers each round at most once.
-        repeat: `"fresh"`: a new draw each round, which costs `epsilon / rounds`. `"sticky"`: answers from a memory that
-            is drawn once, for numbers by `multilevel` and for bits.
-        round_every: time from one round to the next; needed with more than one round, as is `opens`.
-        opens: when the first round opens (aware datetime); None is always open.
-        closes: when the task stops counting reports; None is never.
-        enrolled: how many devices were asked, where that is known; it bounds what silence may hide.
-        payload: the published bytes, exactly; without them no device can answer.
-        chosen: which of `mechanism` and the names of `parameters` the draft left to hush; see
-            `hush_common.task.match_published`. Not published, and no part of what makes tasks equal.
-
     Raises:
         TaskError: naming the field and the remedy.
     """
 
-    id: str
+    id: str  #: a-z, 0-9 and -, at most 64 characters
+    #: The loss of a device that answers *every* round. With `repeat = "sticky"` it does not cover the pattern of rounds
+    #: in which its value changed: see `hush_common.mechanisms.sticky`.
     epsilon: Fraction
-    mechanism: str
-    domain: Domain
-    parameters: Parameters = field(default_factory=Parameters)
+    mechanism: str  #: how a value becomes a report; `hush_common.mechanisms.registry` says which fit a domain
+    domain: Domain  #: which values are legal
+    parameters: Parameters = field(default_factory=Parameters)  #: what the mechanism also needs, complete
+    #: The totals among which a device may choose, ascending, `epsilon` the last; empty offers `epsilon` alone.
     offers: tuple[Fraction, ...] = ()
-    title: str = ""
+    title: str = ""  #: one line for a person
+    #: Why it is asked; shown to the person whose device answers. Lifetime budgets are kept per purpose.
     purpose: str = ""
-    rounds: int = 1
+    rounds: int = 1  #: how often it is asked; a device answers each round at most once
+    #: `"fresh"`: a new draw each round, which costs `epsilon / rounds`. `"sticky"`: answers from a memory that is drawn
+    #: once, for numbers by `multilevel` and for bits.
     repeat: Repeat = "fresh"
+    #: Time from one round to the next; needed with more than one round, as is `opens`.
     round_every: timedelta | None = None
-    opens: datetime | None = None
-    closes: datetime | None = None
-    enrolled: int | None = None
-    payload: bytes = field(default=b"", repr=False)
+    opens: datetime | None = None  #: when the first round opens (aware datetime); None is always open
+    closes: datetime | None = None  #: when the task stops counting reports; None is never
+    enrolled: int | None = None  #: how many devices were asked, where that is known; it bounds what silence may hide
+    payload: bytes = field(default=b"", repr=False)  #: the published bytes, exactly; without them no device can answer
+    #: Which of `mechanism` and the names of `parameters` the draft left to hush (`hush_common.task.match_published`).
+    #: Not published, and no part of what makes tasks equal.
     chosen: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:

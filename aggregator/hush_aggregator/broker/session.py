@@ -19,11 +19,7 @@ class Publisher(Protocol):
     """Where something can be published."""
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish at QoS 1; return once the broker has acknowledged.
-
-        Raises:
-            BrokerError: the connection is lost, or no acknowledgement came in time.
-        """
+        """Publish at QoS 1; return at the acknowledgement, or raise BrokerError if none comes in time."""
 
 
 class BrokerSession(Publisher, Protocol):
@@ -68,11 +64,7 @@ class BrokerSession(Publisher, Protocol):
         """
 
     async def hear(self, topic: str, listen: Callable[[str, bytes], object]) -> None:
-        """Pass messages on one more topic `…/status` to `listen` while connected, if this user may read it.
-
-        Raises:
-            BrokerError: the connection is lost.
-        """
+        """Pass messages on another topic `…/status` to `listen` while connected, if this user may read it."""
 
     async def batch(self) -> list[Delivery]:
         """Wait for a message, then return all that have arrived, in order, at most `BATCH_LIMIT`.

@@ -24,11 +24,7 @@ LogFormatOption = Annotated[
 
 @contextmanager
 def http_extra(what: str) -> Iterator[None]:
-    """Within it, imports of HTTP that fail name what to install.
-
-    Raises:
-        MissingExtraError: something is missing, for `what`.
-    """
+    """Turn a failed import of HTTP into a MissingExtraError that names what to install for `what`."""
     try:
         yield
     except ModuleNotFoundError as error:

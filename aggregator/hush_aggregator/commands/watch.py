@@ -77,11 +77,7 @@ def watch(
 
 
 async def _watch(watched: WatchedTask, show: Display, listen: _Listen, name: str) -> None:
-    """Show the task until nothing more can come.
-
-    Raises:
-        BrokerError: the source is not there, or has nothing of this task.
-    """
+    """Show the task until nothing more can come; raise BrokerError if the source does not have it."""
     events: asyncio.Queue[Event] = asyncio.Queue()
     listening = asyncio.create_task(listen(events.put_nowait), name="hush-watch")
     is_connected, seen = False, False

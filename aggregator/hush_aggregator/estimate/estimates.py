@@ -34,73 +34,54 @@ ANYTIME_POPULATION = "anytime_population"
 
 @dataclass(frozen=True, slots=True)
 class WinsorisedMean:
-    """A mean that single Laplace reports cannot dominate.
+    """A mean that single Laplace reports cannot dominate."""
 
-    Args:
-        mean: with reports moved to at most `threshold` beyond the bounds.
-        touched: reports moved there.
-        threshold: how far beyond the bounds a report counts, in the unit of the domain.
-        bias_bound: what honest noise loses at most.
-    """
-
-    mean: float
-    touched: int
-    threshold: float
-    bias_bound: float
+    mean: float  #: with reports moved to at most `threshold` beyond the bounds
+    touched: int  #: reports moved there
+    threshold: float  #: how far beyond the bounds a report counts, in the unit of the domain
+    bias_bound: float  #: what honest noise loses at most
 
 
 @dataclass(frozen=True, slots=True)
 class PooledMean:
-    """The mean of least variance of reports under several epsilons.
+    """The mean of least variance of reports under several epsilons."""
 
-    Args:
-        mean: in the unit of the domain.
-        weights: of each epsilon in it, by its decimal text; they sum to 1.
-        assumes: what has to hold for it to be unbiased, in words.
-    """
-
-    mean: float
-    weights: Mapping[str, float]
-    assumes: str
+    mean: float  #: in the unit of the domain
+    weights: Mapping[str, float]  #: of each epsilon in it, by its decimal text; they sum to 1
+    assumes: str  #: what has to hold for it to be unbiased, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEstimate:
-    """The mean of one number: the number of a task, its bit (the share of yes), one category, or one coordinate.
+    """The mean of one number: the number of a task, its bit (the share of yes), one category, or one coordinate."""
 
-    Args:
-        name: the label of a category or the name of a coordinate; empty for a number and a bit.
-        unit: of the mean; may be empty.
-        n: reports about it: all of the round, but of a coordinate those that drew it. Without any there is no mean.
-        mean: the estimate in the unit of the domain, or the share. Never clipped, because clipping would bias it: it
-            can lie outside the domain.
-        stderr: standard error for each target. Bits and categories: at the estimate. Bounded numbers: for the reporters
-            an upper bound, because the noise depends on the values.
-        stderr_plug_in: of bounded reports, all of it at the estimate: to plot and to combine estimates with. It is too
-            small at small n, and no interval is made of it.
-        intervals: (lower, upper) for each target, clipped to the domain; of several parts for each part alone.
-        methods: how each of them was made.
-        joint_intervals: of several parts, intervals that hold for all of them at once.
-        joint_methods: how each of those was made, where `methods` does not tell.
-        worst_case_bias: by how much 1 false report, or 1 % or 5 % of the reports, can move the mean at most.
-        replacement_bias: by how much the mean moves at most if 1 % of the reporters had no value.
-        manski: bounds of the mean of all enrolled devices, whatever the silent ones would have said.
-        failures: intervals that could not be made, by target (joint ones with `joint_` before it), with the reason.
-    """
-
-    name: str = ""
-    unit: str = ""
+    name: str = ""  #: the label of a category or the name of a coordinate; empty for a number and a bit
+    unit: str = ""  #: of the mean; may be empty
+    #: Reports about it: all of the round, but of a coordinate those that drew it. Without any there is no mean.
     n: int = 0
+    #: The estimate in the unit of the domain, or the share. Never clipped, because clipping would bias it: it can lie
+    #: outside the domain.
     mean: float | None = None
+    #: Standard error for each target. Bits and categories: at the estimate. Bounded numbers: for the reporters an upper
+    #: bound, because the noise depends on the values.
     stderr: ByTarget = field(default_factory=dict)
+    #: Of bounded reports, all of it at the estimate: to plot and to combine estimates with. It is too small at small n,
+    #: and no interval is made of it.
     stderr_plug_in: ByTarget = field(default_factory=dict)
+    #: (lower, upper) for each target, clipped to the domain; of several parts for each part alone.
     intervals: Intervals = field(default_factory=dict)
-    methods: Mapping[str, str] = field(default_factory=dict)
+    methods: Mapping[str, str] = field(default_factory=dict)  #: how each of them was made
+    #: Of several parts, intervals that hold for all of them at once.
     joint_intervals: Intervals = field(default_factory=dict)
+    #: How each of those was made, where `methods` does not tell.
     joint_methods: Mapping[str, str] = field(default_factory=dict)
+    #: By how much 1 false report, or 1 % or 5 % of the reports, can move the mean at most.
     worst_case_bias: Mapping[str, float] = field(default_factory=dict)
+    #: By how much the mean moves at most if 1 % of the reporters had no value.
     replacement_bias: Mapping[str, float] = field(default_factory=dict)
+    #: Bounds of the mean of all enrolled devices, whatever the silent ones would have said.
     manski: Interval | None = None
+    #: Intervals that could not be made, by target (joint ones with `joint_` before it), with the reason.
     failures: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -113,24 +94,19 @@ class Estimate:
 
     Error bars are keyed `"reporters"`, `"population"` and `"enrolled"`; intervals `"anytime"` and
     `"anytime_population"` too.
-
-    Args:
-        n: reports counted.
-        parts: what was estimated: one part of a number or a bit, one for each category or coordinate in the order of
-            the task; none where n = 0 or the estimate failed.
-        monitor: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
-        winsorised: for Laplace reports a second view of the mean.
-        pooled: with several epsilons, the mean that `intervals["population"]` is about.
-        consistent: the frequencies projected on the simplex: a second view, biased near 0, without error bars.
-        failures: what could not be made of the estimate, or of none of its parts, with the reason (`guard`).
     """
 
-    n: int
+    n: int  #: reports counted
+    #: What was estimated: one part of a number or a bit, one for each category or coordinate in the order of the task;
+    #: none where n = 0 or the estimate failed.
     parts: tuple[PartEstimate, ...] = ()
+    #: `"ok"`, `"too_little_noise"` or `"outliers"`; None below 100 reports, which say nothing.
     monitor: str | None = None
-    winsorised: WinsorisedMean | None = None
-    pooled: PooledMean | None = None
+    winsorised: WinsorisedMean | None = None  #: for Laplace reports a second view of the mean
+    pooled: PooledMean | None = None  #: with several epsilons, the mean that `intervals["population"]` is about
+    #: The frequencies projected on the simplex: a second view, biased near 0, without error bars.
     consistent: tuple[float, ...] = ()
+    #: What could not be made of the estimate, or of none of its parts, with the reason (`guard`).
     failures: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -21,11 +21,7 @@ _FORWARDED = re.compile(rf'[ \t]*+(?:({_WORD})=(?:({_WORD})|"((?:[^"\\]|\\.)*+)"
 
 
 def parse_network(text: str) -> Network:
-    """Parse the address of a proxy, or of a network of proxies (CIDR).
-
-    Raises:
-        ValueError: it is neither, or it contains every address. The message says what to write.
-    """
+    """Parse the address or CIDR network of a proxy; ValueError if it is neither or contains every address."""
     try:
         network = ip_network(text)
     except ValueError:

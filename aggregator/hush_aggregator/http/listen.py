@@ -96,11 +96,7 @@ class HttpListener:
 
     @classmethod
     def open(cls, options: HttpOptions, store: Path, confidence: float = 0.95) -> Self:
-        """Listen on the address, to serve a store.
-
-        Raises:
-            OptionError: the address cannot be used, the token cannot be read, or strangers could read or write.
-        """
+        """Listen, to serve a store; OptionError for an unusable address or token, or a store open to strangers."""
         address = Address.parse(options.option, options.address)
         token_option = f"{options.prefix}token-file"
         token = find_token(token_option, options.token_file, os.environ)

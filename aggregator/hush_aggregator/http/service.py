@@ -354,31 +354,19 @@ class Live(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is served, and to whom.
+    """What is served, and to whom."""
 
-    Args:
-        store: the file of the store; it may be created later.
-        hosts: allowed names in `Host`, in lower case, without a port.
-        any_address: whether `Host` may be any address, as when the service listens on all interfaces.
-        token: needed for writing and for single reports; None if nobody may do either.
-        write: whether clients may add, withdraw and close tasks.
-        guarded: whether reading needs the token too.
-        confidence: nominal coverage of the intervals, inside (0, 1).
-        estimator: calculates the estimates; None for threads.
-        live: the aggregator in the same process, or None.
-        trusted_proxies: addresses of proxies; their requests count for the forwarded address.
-    """
-
-    store: Path
-    hosts: frozenset[str] = LOOPBACK
-    any_address: bool = False
+    store: Path  # the file of the store; it may be created later
+    hosts: frozenset[str] = LOOPBACK  # allowed names in `Host`, in lower case, without a port
+    any_address: bool = False  # whether `Host` may be any address, as when the service listens on all interfaces
+    # Needed for writing and for single reports; None if nobody may do either.
     token: Token | None = field(default=None, repr=False)
-    write: bool = False
-    guarded: bool = False
-    confidence: float = 0.95
-    estimator: Estimator | None = None
-    live: Live | None = None
-    trusted_proxies: tuple[Network, ...] = ()
+    write: bool = False  # whether clients may add, withdraw and close tasks
+    guarded: bool = False  # whether reading needs the token too
+    confidence: float = 0.95  # nominal coverage of the intervals, inside (0, 1)
+    estimator: Estimator | None = None  # calculates the estimates; None for threads
+    live: Live | None = None  # the aggregator in the same process, or None
+    trusted_proxies: tuple[Network, ...] = ()  # addresses of proxies; their requests count for the forwarded address
 
 
 # Without `async`, FastAPI would call these in a thread for each request, which counts as concurrent meanwhile: requests

@@ -70,11 +70,7 @@ def quota_file(store: Path) -> Path:
 
 
 class Quotas:
-    """The file of quotas of one store; used under the lock of the store.
-
-    Raises:
-        StoreError: the file cannot be made.
-    """
+    """The file of quotas of one store, used under the store's lock. Raises StoreError if it cannot be made."""
 
     def __init__(self, path: Path, limits: Limits, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path = path

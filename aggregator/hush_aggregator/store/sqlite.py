@@ -76,11 +76,7 @@ class SqliteWriter(SqliteReader):
             return [_add(run, task, origin) for task in tasks]
 
     def set_state(self, task_id: str, state: TaskState) -> None:
-        """Note what is to become of a task that is not closed.
-
-        Raises:
-            TaskError: it is closed, perhaps since it was looked at.
-        """
+        """Set the state of a task; raise TaskError if it is closed, perhaps by another process since then."""
         with self._transaction() as run:
             done = run.execute(
                 "UPDATE task SET state = ? WHERE id = ? AND state <> ?", (state.value, task_id, TaskState.CLOSED.value)
@@ -195,11 +191,7 @@ def _exposure(path: Path) -> str:
 
 
 def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sqlite3.Connection:
-    """Open the file for writing, and make it if it is missing.
-
-    Raises:
-        StoreError: it cannot be opened, or `ready` refuses it.
-    """
+    """Open the file for writing, or create it; raise StoreError if it cannot be opened or `ready` refuses it."""
     try:
         exposure = _exposure(path)
         make_private_file(path)
@@ -353,11 +345,7 @@ class SqliteStore(SqliteWriter):
 
 
 def take_lock(path: Path) -> FileLock:
-    """Keep other aggregators out, until it is released or the process ends.
-
-    Raises:
-        StoreError: one is there, or the side file cannot be locked.
-    """
+    """Lock the store against other aggregators; raise StoreError if one runs or the lock file is unusable."""
     side = path.resolve()  # else a symbolic link to the store would be a second door
     side = side.with_name(f"{side.name}.lock")
     try:

@@ -55,11 +55,7 @@ class HttpUrl:
 
 
 async def watch_http(where: HttpUrl, task_id: str, token: str, receive: Callable[[Event], object]) -> NoReturn:
-    """Pass events to `receive` in the event loop, and reconnect whenever the connection is lost.
-
-    Raises:
-        BrokerError: it cannot be reached the first time, or refuses.
-    """
+    """Pass events to `receive`; reconnect after a loss. Raises BrokerError if the first connection fails."""
     loop, backoff, reached = asyncio.get_running_loop(), Backoff(), False
     while True:
         follower = _Follower(where, task_id, token, lambda one: loop.call_soon_threadsafe(receive, one))
@@ -187,11 +183,7 @@ def _document(text: str) -> dict[str, object] | None:
 
 
 async def watch_broker(where: BrokerUrl, task_id: str, receive: Callable[[Event], object]) -> NoReturn:
-    """Pass events to `receive`, and reconnect whenever the connection is lost.
-
-    Raises:
-        BrokerError: it cannot be reached the first time, or refuses the login.
-    """
+    """Pass events to `receive`; reconnect after a loss. Raises BrokerError if the first connection fails."""
     from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - HTTP needs no MQTT
 
     bus = MqttBroker(where, identifier=f"hush-watch-{secrets.token_hex(6)}")

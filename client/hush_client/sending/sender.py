@@ -31,23 +31,14 @@ _RETAINED_WAIT = 1.0  # seconds after a subscription in which a retained message
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The result of one `sync`.
+    """The result of one `sync`."""
 
-    Args:
-        done: whether there was a connection, and the broker has acknowledged everything that was due.
-        resent: number of reports or frames that were sent again for a recall, since the client was opened.
-        planned: number of recalled reports or frames that are still to be sent.
-        waiting: number of reports or frames that the broker has never acknowledged.
-        trouble: why there is no connection, if there is none.
-        elsewhere: number of reports or frames that are kept for another broker or device name, and not sent here.
-    """
-
-    done: bool
-    resent: int
-    planned: int
-    waiting: int
-    trouble: HushError | None = None
-    elsewhere: int = 0
+    done: bool  # whether there was a connection, and the broker has acknowledged everything that was due
+    resent: int  # number of reports or frames that were sent again for a recall, since the client was opened
+    planned: int  # number of recalled reports or frames that are still to be sent
+    waiting: int  # number of reports or frames that the broker has never acknowledged
+    trouble: HushError | None = None  # why there is no connection, if there is none
+    elsewhere: int = 0  # number of reports or frames that are kept for another broker or device name, and not sent here
 
 
 class AckWriter:

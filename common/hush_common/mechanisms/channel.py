@@ -41,22 +41,15 @@ _MOST_WEIGHT = 1 << 128
 class Channel(Mechanism):
     """The parameters of the mechanism, built once from a task.
 
-    Args:
-        epsilon: loss of one report, exact.
-        steps: grid steps m ≥ 1 of the value; indices are 0 to m.
-        positions: a[y] of each output, in units of 1/`unit` of the range; outside [0, `unit`] as a rule.
-        unit: D ≥ 1.
-        weights: w[j][y], one row for each of at least two input levels.
-
     Raises:
         TaskError: naming the row or column that breaks a rule.
     """
 
-    epsilon: Fraction
-    steps: int
-    positions: tuple[int, ...]
-    unit: int
-    weights: tuple[tuple[int, ...], ...]
+    epsilon: Fraction  #: loss of one report, exact
+    steps: int  #: grid steps m ≥ 1 of the value; indices are 0 to m
+    positions: tuple[int, ...]  #: a[y] of each output, in units of 1/`unit` of the range; outside [0, `unit`] as a rule
+    unit: int  #: D ≥ 1
+    weights: tuple[tuple[int, ...], ...]  #: w[j][y], one row for each of at least two input levels
 
     name = "table"
     fits: ClassVar[type[Readable]] = NumberDomain

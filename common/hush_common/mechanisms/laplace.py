@@ -34,15 +34,10 @@ _WINDOW = 40  # in noise scales: an honest report meets the clamp with probabili
 
 @dataclass(frozen=True)
 class Laplace(Mechanism):
-    """The parameters of the mechanism, built once from a task.
+    """The parameters of the mechanism, built once from a task."""
 
-    Args:
-        epsilon: loss of one report, exact.
-        steps: grid steps m ≥ 1; indices are 0 to m.
-    """
-
-    epsilon: Fraction
-    steps: int
+    epsilon: Fraction  #: loss of one report, exact
+    steps: int  #: grid steps m ≥ 1; indices are 0 to m
 
     name = "laplace"
     fits: ClassVar[type[Readable]] = NumberDomain

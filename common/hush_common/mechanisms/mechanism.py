@@ -25,17 +25,14 @@ Aspects = Mapping[str, Callable[[tuple[int, ...]], Hashable]]
 
 @dataclass(frozen=True, slots=True)
 class FiniteLaw:
-    """The exact law of a bounded report of one value x in [0, 1], from which an aggregator makes a channel.
+    """The exact law of a bounded report of one value x in [0, 1], from which an aggregator makes a channel."""
 
-    Args:
-        positions: the position on the unit interval that each output represents, such that their mean at x is x.
-        rows: the probability of each output at each of two or more evenly spaced x from 0 to 1; linear between.
-        even: at level j of G output j is the truth, of one probability, and the others are lies, equal and evenly
-            spaced: two numbers replace a million cells.
-    """
-
+    #: The position on the unit interval that each output represents, such that their mean at x is x.
     positions: tuple[Fraction, ...]
+    #: The probability of each output at each of two or more evenly spaced x from 0 to 1; linear between.
     rows: tuple[tuple[Fraction, ...], ...]
+    #: At level j of G output j is the truth, of one probability, and the others are lies, equal and evenly spaced: two
+    #: numbers replace a million cells.
     even: bool = False
 
     @classmethod
@@ -75,11 +72,7 @@ class Mechanism(ABC):
 
     @classmethod
     def complete(cls, domain: Any, epsilons: Sequence[Fraction], given: Parameters) -> Parameters:  # noqa: ANN401, ARG003 - a domain that it fits
-        """Return the best parameters if a task file leaves them out, once, when it is published.
-
-        Raises:
-            TaskError: the given ones leave no legal choice.
-        """
+        """Return the best parameters where a draft leaves them out; TaskError if the others leave no choice."""
         return given
 
     @classmethod

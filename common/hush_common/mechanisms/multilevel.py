@@ -36,17 +36,11 @@ MOST_LEVELS = 1024
 
 @dataclass(frozen=True)
 class Multilevel(LevelMechanism):
-    """The parameters of the mechanism, built once from a task.
+    """The parameters of the mechanism, built once from a task."""
 
-    Args:
-        epsilon: loss of one report, exact.
-        steps: grid steps m ≥ 1 of the value; indices are 0 to m.
-        levels: G ≥ 1; reports are 0 to G.
-    """
-
-    epsilon: Fraction
-    steps: int
-    levels: int
+    epsilon: Fraction  #: loss of one report, exact
+    steps: int  #: grid steps m ≥ 1 of the value; indices are 0 to m
+    levels: int  #: G ≥ 1; reports are 0 to G
 
     name = "multilevel"
     fits: ClassVar[type[Readable]] = NumberDomain

@@ -190,21 +190,13 @@ _FOR_ONE_OFFER = ("coins", "table")
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of a task's mechanism; those that it does not have are empty.
+    """The parameters of a task's mechanism; those that it does not have are empty."""
 
-    Args:
-        levels: G of `multilevel` and `vector`, one for each epsilon offered.
-        size: w of `subset_selection`, one for each epsilon offered.
-        sampled: s of `vector`.
-        coins: the two-coin form of `randomized_response`.
-        table: the channel of `table`.
-    """
-
-    levels: tuple[int, ...] = ()
-    size: tuple[int, ...] = ()
-    sampled: int | None = None
-    coins: Coins | None = None
-    table: ChannelTable | None = None
+    levels: tuple[int, ...] = ()  #: G of `multilevel` and `vector`, one for each epsilon offered
+    size: tuple[int, ...] = ()  #: w of `subset_selection`, one for each epsilon offered
+    sampled: int | None = None  #: s of `vector`
+    coins: Coins | None = None  #: the two-coin form of `randomized_response`
+    table: ChannelTable | None = None  #: the channel of `table`
 
     def __post_init__(self) -> None:
         check_integers("levels", self.levels)

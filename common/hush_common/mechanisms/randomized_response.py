@@ -34,17 +34,11 @@ from hush_common.rng import Rng
 
 @dataclass(frozen=True)
 class RandomizedResponse(LevelMechanism):
-    """The parameters of the mechanism, built once from a task.
+    """The parameters of the mechanism, built once from a task."""
 
-    Args:
-        epsilon: loss of one report, exact, never below the true one.
-        ones: (weight of reporting 1 for a 0, weight of reporting 1 for a 1).
-        total: weight of both reports together.
-    """
-
-    epsilon: Fraction
-    ones: tuple[int, int]
-    total: int
+    epsilon: Fraction  #: loss of one report, exact, never below the true one
+    ones: tuple[int, int]  #: (weight of reporting 1 for a 0, weight of reporting 1 for a 1)
+    total: int  #: weight of both reports together
 
     name = "randomized_response"
     fits: ClassVar[type[Readable]] = BitDomain

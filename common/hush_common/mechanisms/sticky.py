@@ -48,17 +48,11 @@ from hush_common.rng import Rng
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that a device ever draws for a sticky task. Secret: it reveals the values from the reports.
+    """All that a device ever draws for a sticky task. Secret: it reveals the values from the reports."""
 
-    Args:
-        threshold: alpha.
-        reports: z, one for each level.
-        substitute: the index that replaces a missing value.
-    """
-
-    threshold: int = field(repr=False)
-    reports: tuple[int, ...] = field(repr=False)
-    substitute: int = field(repr=False)
+    threshold: int = field(repr=False)  #: alpha
+    reports: tuple[int, ...] = field(repr=False)  #: z, one for each level
+    substitute: int = field(repr=False)  #: the index that replaces a missing value
 
     @classmethod
     def draw(cls, mechanism: LevelMechanism, rng: Rng) -> "Memory":

@@ -165,17 +165,11 @@ _SEEN_WHOLE = 12  # categories: at most C(12, 6) = 924 sets
 
 @dataclass(frozen=True)
 class SubsetSelection(Mechanism):
-    """The parameters of the mechanism, built once from a task.
+    """The parameters of the mechanism, built once from a task."""
 
-    Args:
-        epsilon: loss of one report, exact.
-        categories: k, 2 to 1024; indices are 0 to k - 1.
-        size: w, 1 to k - 1, how many categories a report names.
-    """
-
-    epsilon: Fraction
-    categories: int
-    size: int
+    epsilon: Fraction  #: loss of one report, exact
+    categories: int  #: k, 2 to 1024; indices are 0 to k - 1
+    size: int  #: w, 1 to k - 1, how many categories a report names
 
     name = "subset_selection"
     fits: ClassVar[type[Readable]] = CategoryDomain

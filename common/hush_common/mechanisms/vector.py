@@ -42,21 +42,13 @@ _MOST_SAMPLED = (BODY_LIMIT - 1) // 2  # an offer, and two integers a coordinate
 
 @dataclass(frozen=True)
 class Vector(Mechanism):
-    """The parameters of the mechanism, built once from a task.
+    """The parameters of the mechanism, built once from a task."""
 
-    Args:
-        epsilon: loss of one report, exact.
-        steps: grid steps of every coordinate.
-        coordinates: d ≥ 1.
-        sampled: s, 1 to d, coordinates in a report.
-        levels: G ≥ 1 of each.
-    """
-
-    epsilon: Fraction
-    steps: int
-    coordinates: int
-    sampled: int
-    levels: int
+    epsilon: Fraction  #: loss of one report, exact
+    steps: int  #: grid steps of every coordinate
+    coordinates: int  #: d ≥ 1
+    sampled: int  #: s, 1 to d, coordinates in a report
+    levels: int  #: G ≥ 1 of each
 
     name = "vector"
     fits: ClassVar[type[Readable]] = VectorDomain

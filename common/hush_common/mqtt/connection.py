@@ -555,11 +555,7 @@ class MqttConnection:
         return Acknowledgement(reason, can_refuse=self._options.version == "5")
 
     async def subscribe(self, *topics: str, qos: int = 1) -> None:
-        """Subscribe to these topics or filters; their retained messages follow through `deliveries`.
-
-        Raises:
-            SubscriptionRefusedError: the broker forbids one. The connection lives on.
-        """
+        """Subscribe; retained messages follow in `deliveries`. SubscriptionRefusedError leaves the connection open."""
         try:
             codes = await self._client.request(topics, qos)
         except TimeoutError:
@@ -711,11 +707,7 @@ _GUIDE = 'as docs/device.md shows with openssl under "Certificates of your own"'
 
 
 def tls_context(url: BrokerUrl) -> ssl.SSLContext | None:
-    """Return the context that checks the broker's certificate and shows ours, if any; None without TLS.
-
-    Raises:
-        BrokerError: a file cannot be read, or is not a certificate or key.
-    """
+    """Return the TLS context, or None without TLS; BrokerError if a certificate or key cannot be used."""
     if not url.tls:
         return None
     try:

@@ -90,35 +90,30 @@ class StoppedError(Exception):
 class Experiment:
     """What to simulate.
 
-    Args:
-        scenario: the question and its people.
-        values: the true values, one for each device; empty in bulk, which draws them itself. Never part of a
-            representation: they may be personal data.
-        groups: for each device the number of its group; empty if the population has none.
-        choices: for each device the number of the offered epsilon that it takes, chosen without reading its value;
-            empty if the task offers one.
-        engine: `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (no devices and no broker, but the same law).
-        broker: of the engine `"mqtt"`: `"embedded"`, `"mosquitto"`, or an address, which may have a password.
-        connections: gateways that share the devices; None for the default.
-        confidence: coverage of the error bars, in (0, 1).
-        noise_seed: makes the noise repeatable, and therefore not private; None takes it from the operating system.
-        seed: of the population, in bulk of the noise too; None if nothing depends on one.
-        drawing, workers, dask: of the bulk engine; the result does not depend on the last two.
-
     Raises:
         TaskError: the question is not a legal task.
         OptionError: the behaviour of the people does not fit it.
     """
 
-    scenario: Scenario
+    scenario: Scenario  # the question and its people
+    # The true values, one for each device; empty in bulk, which draws them itself. Never part of a representation: they
+    # may be personal data.
     values: Sequence[Value] = field(repr=False)
+    # For each device the number of the offered epsilon that it takes, chosen without reading its value; empty if the
+    # task offers one.
     choices: Sequence[int] = field(default=(), repr=False)
+    # For each device the number of its group; empty if the population has none.
     groups: Sequence[int] = field(default=(), repr=False)
+    # `"mqtt"` (real sockets), `"memory"`, or `"bulk"` (no devices and no broker, but the same law).
     engine: Engine = "mqtt"
+    # Of the engine `"mqtt"`: `"embedded"`, `"mosquitto"`, or an address, which may have a password.
     broker: str = field(default="embedded", repr=False)
-    connections: int | None = None
-    confidence: float = 0.95
+    connections: int | None = None  # gateways that share the devices; None for the default
+    confidence: float = 0.95  # coverage of the error bars, in (0, 1)
+    # Makes the noise repeatable, and therefore not private; None takes it from the operating system.
     noise_seed: int | None = None
+    # Of the population, in bulk of the noise too; None if nothing depends on one. drawing, workers, dask: of the bulk
+    # engine; the result does not depend on the last two.
     seed: int | None = None
     drawing: Drawing = "auto"
     workers: int = 1
@@ -151,34 +146,22 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class RoundOutcome:
-    """The result of one round.
+    """The result of one round."""
 
-    Args:
-        result: of the aggregator.
-        reporters: positions in `Experiment.values` of the devices that sent a report.
-        clamped: how many of them moved their value into the domain.
-        declined: devices that sent nothing, by their reason.
-        elapsed: seconds from the first answer to the last commit.
-        received: the counted reports; empty in bulk.
-        truth: in bulk, the mean of the values, of each coordinate, or the share of each label; None if nobody has a
-            value. Not in bulk: the values give it.
-        known: in bulk, the number of values in each mean.
-        by_group: in bulk, how many devices of each group answered, and their truth.
-        tally: in bulk, of the round.
-        chosen: in bulk, how many devices took each epsilon offered; empty if there is one.
-    """
-
-    result: Result
-    reporters: Sequence[int] = field(repr=False)
-    clamped: int
-    declined: Mapping[str, int]
-    elapsed: float
-    received: Received = field(repr=False)
+    result: Result  # of the aggregator
+    reporters: Sequence[int] = field(repr=False)  # positions in `Experiment.values` of the devices that sent a report
+    clamped: int  # how many of them moved their value into the domain
+    declined: Mapping[str, int]  # devices that sent nothing, by their reason
+    elapsed: float  # seconds from the first answer to the last commit
+    received: Received = field(repr=False)  # the counted reports; empty in bulk
+    # In bulk, the mean of the values, of each coordinate, or the share of each label; None if nobody has a value. Not
+    # in bulk: the values give it.
     truth: tuple[float | None, ...] | None = None
-    known: tuple[int, ...] = ()
+    known: tuple[int, ...] = ()  # in bulk, the number of values in each mean
+    # In bulk, how many devices of each group answered, and their truth.
     by_group: "tuple[tuple[int, tuple[float | None, ...]], ...]" = ()
-    tally: Tally | None = None
-    chosen: tuple[int, ...] = ()
+    tally: Tally | None = None  # in bulk, of the round
+    chosen: tuple[int, ...] = ()  # in bulk, how many devices took each epsilon offered; empty if there is one
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,20 +120,13 @@ _HEAD = 40  # characters of a task id; the remaining 24 make it unique on a shar
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How the aggregator and the gateways connect to the broker.
+    """How the aggregator and the gateways connect to the broker."""
 
-    Args:
-        task: the question, under an id that is free on that broker.
-        aggregator: a name that no other aggregator there has.
-        bus: for the aggregator.
-        transport: for the gateway of a number.
-        sender: the name in the topics of that gateway: the user of its login, since access rules name users.
-    """
-
-    task: Task
-    aggregator: str
-    bus: SingleTaskBroker
-    transport: Callable[[int], Transport]
+    task: Task  # the question, under an id that is free on that broker
+    aggregator: str  # a name that no other aggregator there has
+    bus: SingleTaskBroker  # for the aggregator
+    transport: Callable[[int], Transport]  # for the gateway of a number
+    # The name in the topics of that gateway: the user of its login, since access rules name users.
     sender: Callable[[int], str]
 
 
@@ -261,17 +254,12 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Which honest devices answer, as the panel of the scenario says. Liars always do.
+    """Which honest devices answer, as the panel of the scenario says. Liars always do."""
 
-    Args:
-        refusing: devices that never answer, shape (devices,).
-        present: probability that a device answers in a round, shape (rounds, devices); None if all do.
-        seed: of the draws of each round.
-    """
-
-    refusing: NDArray[np.bool_]
+    refusing: NDArray[np.bool_]  # devices that never answer, shape (devices,)
+    # Probability that a device answers in a round, shape (rounds, devices); None if all do.
     present: NDArray[np.float64] | None
-    seed: int = field(repr=False)
+    seed: int = field(repr=False)  # of the draws of each round
 
     @classmethod
     def of(cls, experiment: Experiment, truthful: int) -> Self:

@@ -167,17 +167,11 @@ class GroupTruth(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round(RoundOutcome):
-    """One round of a run, next to the truth.
+    """One round of a run, next to the truth."""
 
-    Args:
-        score: the result compared with the truth.
-        groups: of each group of the population how many answered, and their truth.
-        population: the mean of the population in this round; None if unknown.
-    """
-
-    score: Score
-    groups: Mapping[str, GroupTruth]
-    population: Mean
+    score: Score  #: the result compared with the truth
+    groups: Mapping[str, GroupTruth]  #: of each group of the population how many answered, and their truth
+    population: Mean  #: the mean of the population in this round; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,21 +326,13 @@ def _planned(domain: Domain, own: str, people: int, epsilon: Fraction, confidenc
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A finished simulation. What represents it in text shows no value, no report and no address.
+    """A finished simulation. What represents it in text shows no value, no report and no address."""
 
-    Args:
-        experiment: what was to be simulated.
-        task: as published; on an external broker its id is unique.
-        rounds: one at least, in their order.
-        stopped: whether it was stopped before all devices were asked.
-        drawing: in bulk, what was drawn; else None.
-    """
-
-    experiment: Experiment
-    task: Task
-    rounds: tuple[Round, ...]
-    stopped: bool = False
-    drawing: Drawing | None = None
+    experiment: Experiment  #: what was to be simulated
+    task: Task  #: as published; on an external broker its id is unique
+    rounds: tuple[Round, ...]  #: one at least, in their order
+    stopped: bool = False  #: whether it was stopped before all devices were asked
+    drawing: Drawing | None = None  #: in bulk, what was drawn; else None
 
     @classmethod
     def of(cls, experiment: Experiment, outcome: Outcome) -> Self:

@@ -20,31 +20,20 @@ _ASKED = {"category": "Shares", "bit": "Share"}  # by the kind of a domain
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A question and the people it is put to.
+    """A question and the people it is put to."""
 
-    Args:
-        document: the task, as in a task file.
-        population: where the true values come from.
-        clients: how many devices answer, unless an option says otherwise.
-        shares: where the task offers several epsilons, how large a share of the devices takes each, as they ascend,
-            whatever these add up to; empty for equal shares.
-        rounds: how often every device is asked, a day apart, unless an option says otherwise.
-        faults: what goes wrong on the way to the broker.
-        liars: devices that do not tell the truth, by kind.
-        about: what it teaches, for a person.
-        panel: how the people behave from round to round.
-        gateways: how many gateways share the devices, unless an option says otherwise; None to choose automatically.
-    """
-
-    document: Mapping[str, object]
-    population: Population
-    clients: int = 500
+    document: Mapping[str, object]  #: the task, as in a task file
+    population: Population  #: where the true values come from
+    clients: int = 500  #: how many devices answer, unless an option says otherwise
+    #: Where the task offers several epsilons, how large a share of the devices takes each, as they ascend, whatever
+    #: these add up to; empty for equal shares.
     shares: tuple[float, ...] = ()
-    rounds: int = 1
-    faults: Faults = NO_FAULTS
-    liars: tuple[Liars, ...] = ()
-    about: str = ""
-    panel: Panel = STEADY
+    rounds: int = 1  #: how often every device is asked, a day apart, unless an option says otherwise
+    faults: Faults = NO_FAULTS  #: what goes wrong on the way to the broker
+    liars: tuple[Liars, ...] = ()  #: devices that do not tell the truth, by kind
+    about: str = ""  #: what it teaches, for a person
+    panel: Panel = STEADY  #: how the people behave from round to round
+    #: How many gateways share the devices, unless an option says otherwise; None to choose automatically.
     gateways: int | None = None
 
     @property
@@ -79,11 +68,7 @@ class Scenario:
         return replace(self, population=people, clients=clients)
 
     def task(self) -> Task:
-        """The validated task.
-
-        Raises:
-            TaskError: naming the field and the remedy.
-        """
+        """The validated task; raises TaskError with the field and the remedy."""
         return make_task(self.document)
 
 

@@ -30,74 +30,40 @@ class SweepRow:
 
     A field is None if it has no value: the mean of a population of which only a sample is known; the estimate and width
     of joint intervals; the theory if devices lie or a broker forgets.
-
-    Args:
-        cell: its number in the grid, from 0; the last axis varies fastest.
-        parameters: its value on each axis, by dotted name, in the order of the grid.
-        task_id: of the question.
-        mechanism: of the devices; the one that `auto` chose.
-        epsilon: over all rounds; the largest of several.
-        rounds: how often every device is asked.
-        clients: devices.
-        liars: share of the devices that lie.
-        scope: `"last"` round, or all rounds `"together"`.
-        part: a label or a coordinate; empty where the answer has one part, and for joint intervals.
-        unit: of the estimate; empty for shares.
-        target: of the interval, `"reporters"` or `"population"`.
-        interval: its name in a result; with the prefix `joint_` that of all parts together.
-        method: of the interval; empty if no trial has it, or if methods differ.
-        confidence: promised.
-        trials: of this cell.
-        estimates: trials with an estimate whose target has a value; `truth` to `theory_stderr` are about them.
-        truth: mean of the target.
-        bias: mean of estimate less target.
-        bias_stderr: its standard error.
-        rmse: root mean square of estimate less target.
-        rmse_lower: lower end of its interval at `BARS`.
-        rmse_upper: upper end.
-        theory_stderr: standard deviation of estimate less target, from the law of the reports alone.
-        made: trials with the interval.
-        covered: trials in which it contains the target.
-        coverage: their share.
-        coverage_lower: lower end of its interval at `BARS` (Clopper and Pearson).
-        coverage_upper: upper end.
-        mean_width: of the interval, ends cut off at the bounds of the domain.
-        failures: trials without the interval.
-        failure: the reason why an interval is missing.
     """
 
-    cell: int
-    parameters: Mapping[str, Parameter]
-    task_id: str
-    mechanism: str
-    epsilon: float
-    rounds: int
-    clients: int
-    liars: float
-    scope: str
-    part: str
-    unit: str
-    target: str
-    interval: str
-    method: str
-    confidence: float
-    trials: int
-    estimates: int
-    truth: float | None
-    bias: float | None
-    bias_stderr: float | None
-    rmse: float | None
-    rmse_lower: float | None
-    rmse_upper: float | None
-    theory_stderr: float | None
-    made: int
-    covered: int
-    coverage: float | None
-    coverage_lower: float | None
-    coverage_upper: float | None
-    mean_width: float | None
-    failures: int
-    failure: str
+    cell: int  #: its number in the grid, from 0; the last axis varies fastest
+    parameters: Mapping[str, Parameter]  #: its value on each axis, by dotted name, in the order of the grid
+    task_id: str  #: of the question
+    mechanism: str  #: of the devices; the one that `auto` chose
+    epsilon: float  #: over all rounds; the largest of several
+    rounds: int  #: how often every device is asked
+    clients: int  #: devices
+    liars: float  #: share of the devices that lie
+    scope: str  #: `"last"` round, or all rounds `"together"`
+    part: str  #: a label or a coordinate; empty where the answer has one part, and for joint intervals
+    unit: str  #: of the estimate; empty for shares
+    target: str  #: of the interval, `"reporters"` or `"population"`
+    interval: str  #: its name in a result; with the prefix `joint_` that of all parts together
+    method: str  #: of the interval; empty if no trial has it, or if methods differ
+    confidence: float  #: promised
+    trials: int  #: of this cell
+    estimates: int  #: trials with an estimate whose target has a value; `truth` to `theory_stderr` are about them
+    truth: float | None  #: mean of the target
+    bias: float | None  #: mean of estimate less target
+    bias_stderr: float | None  #: its standard error
+    rmse: float | None  #: root mean square of estimate less target
+    rmse_lower: float | None  #: lower end of its interval at `BARS`
+    rmse_upper: float | None  #: upper end
+    theory_stderr: float | None  #: standard deviation of estimate less target, from the law of the reports alone
+    made: int  #: trials with the interval
+    covered: int  #: trials in which it contains the target
+    coverage: float | None  #: their share
+    coverage_lower: float | None  #: lower end of its interval at `BARS` (Clopper and Pearson)
+    coverage_upper: float | None  #: upper end
+    mean_width: float | None  #: of the interval, ends cut off at the bounds of the domain
+    failures: int  #: trials without the interval
+    failure: str  #: the reason why an interval is missing
 
     def document(self) -> dict[str, object]:
         """Return it as a JSON object."""
@@ -115,25 +81,15 @@ COLUMNS: tuple[str, ...] = tuple(one.name for one in fields(SweepRow) if one.nam
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SweepResult:
-    """A finished sweep.
+    """A finished sweep."""
 
-    Args:
-        axes: dotted name and values of each axis of the grid, in its order.
-        rows: of all cells, in the order of the grid.
-        trials: of each cell.
-        seed: of people and noise.
-        confidence: of the intervals.
-        directory: its files.
-        remarks: versions that differ from those that made some cells.
-    """
-
-    axes: Mapping[str, tuple[Parameter, ...]]
-    rows: tuple[SweepRow, ...]
-    trials: int
-    seed: int
-    confidence: float
-    directory: Path
-    remarks: tuple[str, ...] = ()
+    axes: Mapping[str, tuple[Parameter, ...]]  #: dotted name and values of each axis of the grid, in its order
+    rows: tuple[SweepRow, ...]  #: of all cells, in the order of the grid
+    trials: int  #: of each cell
+    seed: int  #: of people and noise
+    confidence: float  #: of the intervals
+    directory: Path  #: its files
+    remarks: tuple[str, ...] = ()  #: versions that differ from those that made some cells
 
     def figure(self, what: Literal["error", "coverage", "bias"] = "error", *, dark: bool = False) -> "Figure":
         """A figure that `hush sweep` writes: `result.figure("coverage").savefig("coverage.svg")`.

@@ -62,19 +62,12 @@ _FAR = -700.0  # the exponential of less would underflow, and is nothing beside 
 
 @dataclass(frozen=True)
 class Lattice:
-    """The lattice of the sum of the reports under one epsilon.
+    """The lattice of the sum of the reports under one epsilon."""
 
-    Args:
-        step: distance of two points.
-        least: smoothing by all other reports in steps, at least; for each question, or for all.
-        most: the same, at most.
-        phases: first and last of f in points of a table; a row for each question, or one for all.
-    """
-
-    step: float
-    least: Array
-    most: Array
-    phases: NDArray[np.int64]
+    step: float  # distance of two points
+    least: Array  # smoothing by all other reports in steps, at least; for each question, or for all
+    most: Array  # the same, at most
+    phases: NDArray[np.int64]  # first and last of f in points of a table; a row for each question, or one for all
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,7 @@ _ANALYSES: dict[type[Mechanism], Analysis] = {
 
 
 def analysis_of(mechanism: Mechanism) -> Analysis:
-    """What is done with the reports of a mechanism.
-
-    Raises:
-        TypeError: it is registered with the devices of this process, and not with its aggregator.
-    """
+    """Return the analysis of a mechanism; TypeError if it is registered on the devices' side alone."""
     found = _ANALYSES.get(type(mechanism))
     if found is None:
         raise TypeError(f"no analysis of {mechanism.name}; register it in hush_aggregator.estimate.mechanisms as well")
@@ -98,11 +94,7 @@ def parts_of(randomizer: Mechanism | Offers, tally: Tally) -> list[tuple[Mechani
 
 
 def check(randomizer: Mechanism | Offers, tally: Tally) -> None:
-    """Refuse a tally that reports of this mechanism cannot have given.
-
-    Raises:
-        ValueError: another number of sums, or sums that contradict n; as a rule a tally of another task.
-    """
+    """Raise ValueError for a tally that this mechanism's reports cannot give: as a rule another task's."""
     if len(tally.moments) != columns(randomizer) or not _possible(randomizer, tally):
         raise ValueError(
             f"a tally of {tally.n} reports and {len(tally.moments)} sums does not belong to this {randomizer.name} task"

@@ -55,26 +55,19 @@ _MOST_APART = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Ranges of values, with the people in each.
+    """Ranges of values, with the people in each."""
 
-    Args:
-        indices: of the domain, shape (cells,), of a vector (cells, coordinates); `MISSING` if there is no value; of
-            merged cells a mean.
-        values: the true values, of the same shape; NaN if there is none; of categories the place of the label.
-        shares: of the people in each, shape (cells,).
-        moved: whether a device moves the value into the domain.
-        fixed: whether each cell is exactly one person.
-        refusing: probability that a person there never answers, shape (cells,); None if everybody answers.
-        groups: the group of the people there; None if there are no groups.
-    """
-
+    # Of the domain, shape (cells,), of a vector (cells, coordinates); `MISSING` if there is no value; of merged cells a
+    # mean.
     indices: Places
+    # The true values, of the same shape; NaN if there is none; of categories the place of the label.
     values: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    moved: NDArray[np.bool_]
-    fixed: bool = False
+    shares: NDArray[np.float64]  # of the people in each, shape (cells,)
+    moved: NDArray[np.bool_]  # whether a device moves the value into the domain
+    fixed: bool = False  # whether each cell is exactly one person
+    # Probability that a person there never answers, shape (cells,); None if everybody answers.
     refusing: NDArray[np.float64] | None = None
-    groups: NDArray[np.int64] | None = None
+    groups: NDArray[np.int64] | None = None  # the group of the people there; None if there are no groups
 
     def drawn(self, people: Counts, rng: np.random.Generator) -> tuple[Self, Counts]:
         """Draw how many of the people of each trial are in each cell: the cells that are not empty, and the counts.

@@ -52,23 +52,14 @@ _Distribution = Bernoulli | Frequencies | Independent | Numbers
 
 @dataclass(frozen=True, slots=True)
 class PopulationSample:
-    """People drawn from a population, with their values in one round.
+    """People drawn from a population, with their values in one round."""
 
-    Args:
-        domain: of the task.
-        indices: shape (people, coordinates); `MISSING` if there is no value.
-        values: of the same shape; NaN if there is none; of categories the place of the label.
-        moved: whether a device moves the value into the domain, shape (people,).
-        groups: the group of each, shape (people,).
-        group_count: 0 if the population has no groups.
-    """
-
-    domain: Domain
-    indices: Integers
-    values: Floats
-    moved: NDArray[np.bool_]
-    groups: Integers
-    group_count: int = 0
+    domain: Domain  # of the task
+    indices: Integers  # shape (people, coordinates); `MISSING` if there is no value
+    values: Floats  # of the same shape; NaN if there is none; of categories the place of the label
+    moved: NDArray[np.bool_]  # whether a device moves the value into the domain, shape (people,)
+    groups: Integers  # the group of each, shape (people,)
+    group_count: int = 0  # 0 if the population has no groups
 
     def __getitem__(self, chosen: NDArray[np.bool_]) -> Self:
         rows = (self.indices[chosen], self.values[chosen], self.moved[chosen], self.groups[chosen])

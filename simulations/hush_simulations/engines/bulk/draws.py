@@ -33,21 +33,13 @@ def _stream(entropy: int, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The true values of the people who answer in one round.
+    """The true values of the people who answer in one round."""
 
-    Args:
-        sums: of their values for each coordinate; the number of people with each label.
-        known: the number of values in each sum.
-        people: their number.
-        moved: devices that move a value into the domain.
-        groups: the truth of each group.
-    """
-
-    sums: tuple[float, ...]
-    known: tuple[int, ...]
-    people: int
-    moved: int
-    groups: "tuple[Truth, ...]" = ()
+    sums: tuple[float, ...]  # of their values for each coordinate; the number of people with each label
+    known: tuple[int, ...]  # the number of values in each sum
+    people: int  # their number
+    moved: int  # devices that move a value into the domain
+    groups: "tuple[Truth, ...]" = ()  # the truth of each group
 
     @property
     def means(self) -> tuple[float | None, ...]:

@@ -298,25 +298,16 @@ class Subpopulation:
     Each is drawn separately, from its own seed, and their tallies add up. Publications that are lost, cut off, late,
     duplicated or out of order change nothing: a device sends the same bytes until they are acknowledged, and an
     aggregator counts them once. The broker forgets a binomial number of reports. Liars have reliable connections.
-
-    Args:
-        population: where their values come from, or the false value that they report.
-        clients: people.
-        number: of the subpopulation, for its seed.
-        honest: whether they choose among several epsilons as asked; else they take the largest.
-        counted: whether the aggregator gets their reports.
-        true: whether these values are the truth.
-        panel: their behaviour from round to round.
-        present: probability that a device of each group answers, shape (rounds, 1, groups); None if all do.
     """
 
-    population: Population
-    clients: int
-    number: int
-    honest: bool = True
-    counted: bool = True
-    true: bool = True
-    panel: Panel = STEADY
+    population: Population  # where their values come from, or the false value that they report
+    clients: int  # people
+    number: int  # of the subpopulation, for its seed
+    honest: bool = True  # whether they choose among several epsilons as asked; else they take the largest
+    counted: bool = True  # whether the aggregator gets their reports
+    true: bool = True  # whether these values are the truth
+    panel: Panel = STEADY  # their behaviour from round to round
+    # Probability that a device of each group answers, shape (rounds, 1, groups); None if all do.
     present: NDArray[np.float64] | None = None
 
     def seed(self, entropy: int) -> int:
