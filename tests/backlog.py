@@ -100,14 +100,14 @@ def fill(port: int, task: Task, numbers: range, *, senders: int = 20_000, frame:
 
 
 def retain(port: int, messages: Sequence[tuple[str, bytes]]) -> None:
-    """Leave retained messages at the broker."""
+    """Leave retained messages on the broker."""
     with _Publisher(port) as publisher:
         for start in range(0, len(messages), 100):
             publisher.send(messages[start : start + 100], retain=True)
 
 
 def subscribed(store: Path) -> bool:
-    """Whether the store knows that it has a session at the broker."""
+    """Whether the store knows that it has a session on the broker."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(store, timeout=30)) as reader:
         return bool(reader.execute("SELECT session FROM broker").fetchone()[0])
     return False  # it is being made

@@ -124,7 +124,7 @@ class ReconnectLoop:
         if now - self._refused_since >= self._login_s:
             raise LoginRefusedError(
                 error.url,
-                f"{error.message}; refused for {self._login_s:g} s, and given up (--login-timeout 0 goes on for ever)",
+                f"{error.message}; refused for {self._login_s:g} s, so hush stops (--login-timeout 0 never stops)",
                 reason=error.reason,
             )
 
@@ -137,7 +137,7 @@ class ReconnectLoop:
         """Log an outage once, then each attempt once attempts are rare."""
         told = f"{error}{hint if self._is_connected else ''}"
         if again or told != self._logged:
-            _LOG.warning("%s; trying again until it works", told, extra=fields("disconnected"))
+            _LOG.warning("%s; retrying until it works", told, extra=fields("disconnected"))
         self._logged = told
 
 
@@ -180,7 +180,7 @@ class Aggregator:
         on_commit: called in the event loop after each transaction; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
         ready: awaited before reports are counted; until then they are not acknowledged.
-        any_task: whether to count every task that appears at the broker, and not only those of the store.
+        any_task: whether to count every task that appears on the broker, and not only those of the store.
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
         announcing: tells Home Assistant of the tasks; None where there is none.

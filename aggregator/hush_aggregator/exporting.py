@@ -27,7 +27,7 @@ def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> 
         TaskError: no such task or round.
     """
     if out.exists():
-        raise OptionError("--out", f"{out} is there already; name a new file, or remove it")
+        raise OptionError("--out", f"{out} already exists; name a new file, or remove it")
     if out.suffix == ".parquet":
         need_arrow("--out")
     with SqliteReader(store) as opened:

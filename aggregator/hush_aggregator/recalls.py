@@ -46,10 +46,10 @@ _DIGITS = 15
 class RecallReason(StrEnum):
     """Why reports are recalled."""
 
-    SESSION = "the broker no longer has the session that was left there"
-    RESTART = "the broker has started anew"
+    SESSION = "the broker no longer has the session of this store"
+    RESTART = "the broker has restarted"
     DROPPED = "the broker has dropped messages"
-    UNKNOWN = "the broker does not tell whether it has started anew since the last connection"
+    UNKNOWN = "the broker does not report whether it has restarted since the last connection"
     BEHIND = "the broker holds an estimate of this store with more reports than the store has"
     RESTORED = "the store was put back from a backup"
 
@@ -101,7 +101,7 @@ class BrokerRestartDetector:
 
     @property
     def dropped(self) -> int | None:
-        """How many messages it has dropped since it started; None if it has not told."""
+        """How many messages it has dropped since it started; None if it has not reported that."""
         return self._dropped
 
     def connected(self, *, resumed: bool) -> RecallReason | None:
@@ -333,7 +333,7 @@ class RecallManager:
         self._evidence: dict[RecallReason, str] = {}
         self._session: BrokerSession | None = None  # the last one
         self._quiet_since = 0.0  # since when the broker could have spoken of itself
-        self._stored = self._retained = 0  # messages at the broker, as it says
+        self._stored = self._retained = 0  # messages on the broker, as it says
         self.broker_version: str = ""
         self._at_start: dict[str, tuple[int, int]] = {}  # the latest round of each task, and reports counted in it
         self._published: dict[str, tuple[int, int, int | None]] = {}
@@ -378,7 +378,7 @@ class RecallManager:
         """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
 
         The store must have as many reports as that. If it is the estimate of this very store, it must have had them at
-        its start: what has waited at the broker is counted by now, and would hide what is missing.
+        its start: what has waited on the broker is counted by now, and would hide what is missing.
         """
         before = self._at_start.pop(task_id, None)
         own = before is not None and there is not None and there.store == self._me
@@ -403,7 +403,7 @@ class RecallManager:
         if resumed and not self._detector.memory.session:
             _LOG.warning(
                 "the broker has kept a session that this store never had: if the aggregator of another store left it "
-                "under this user, what waited there comes here; give each a user of its own, and run hush task recall "
+                "under this user, what waited there comes here; give each its own user, and run hush task recall "
                 "with the store of the other one"
             )
         self._quiet_since = _elapsed()
@@ -578,7 +578,10 @@ class RecallManager:
             there = self._said.get(task_id)
             if there != payload:
                 if there and there not in self._own.get(task_id, ()):
-                    _LOG.warning("task %s: somebody else has written its recall; let this aggregator alone do", task_id)
+                    _LOG.warning(
+                        "task %s: another client has written its recall; allow only this aggregator to write recalls",
+                        task_id,
+                    )
                 self._own.setdefault(task_id, set()).add(payload)
                 self._said[task_id] = payload  # before it is sent: what others write meanwhile comes after
                 self._sent[task_id] = _elapsed()

@@ -134,7 +134,7 @@ class EstimateScheduler:
             slow = asked[len(made)]
             self._slow.add(slow.task.id)
             self._quick.discard(slow.task.id)
-            self._tell(slow, f"its estimate takes longer than {quick_s:g} s: it is made beside the others")
+            self._tell(slow, f"its estimate takes longer than {quick_s:g} s: it is calculated separately")
             self._put_beside(slow, making)
             found[slow.task.id] = None
 
@@ -208,7 +208,7 @@ class EstimateScheduler:
         if task_id not in self._logged:
             self._logged.add(task_id)
             said = fields("estimate_trouble", held=True, task=task_id, round=counted.round)
-            _LOG.warning("task %s, round %d: %s (told once)", task_id, counted.round, what, extra=said)
+            _LOG.warning("task %s, round %d: %s (logged once)", task_id, counted.round, what, extra=said)
 
 
 def _left_out(result: Estimate | Failure) -> str:

@@ -13,7 +13,7 @@ from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, decode_task, digest_of, match_published
 
 TASKS = 1000
-"""Tasks learned from a broker that are counted at a time: as many as a device remembers."""
+"""Tasks learned from a broker that are counted at a time: the same number as on a device."""
 
 PAYLOAD_BYTES = 8 * 1024 * 1024
 """Their bytes as published; in memory they take about four times as many."""
@@ -28,7 +28,7 @@ _REMEDY = "give it by --task or hush task publish --store, or end others: hush t
 
 
 class NoRoomError(TaskError):
-    """A task found at the broker that is more than anybody may publish there."""
+    """A task found on the broker that is more than anybody may publish there."""
 
 
 def columns_of(task: Task) -> int:
@@ -46,11 +46,11 @@ class LearnedLimits:
         self._columns = sum(columns_of(task) for task in tasks if task.id in learned)
 
     def full(self, payload: bytes) -> str:
-        """Why there is no room for one more, told before any time is spent on reading it; empty where there is."""
+        """Return why there is no room for one more, before it is parsed; empty if there is room."""
         if self._tasks >= TASKS:
-            return f"no more than {TASKS} tasks found at the broker are counted; {_REMEDY}"
+            return f"no more than {TASKS} tasks found on the broker are counted; {_REMEDY}"
         if self._bytes + len(payload) > PAYLOAD_BYTES:
-            return f"tasks found at the broker may have {PAYLOAD_BYTES} bytes in all; {_REMEDY}"
+            return f"tasks found on the broker may have {PAYLOAD_BYTES} bytes in all; {_REMEDY}"
         return ""
 
     def check(self, task: Task) -> None:
@@ -59,7 +59,7 @@ class LearnedLimits:
         if wanted > COLUMNS_OF_ONE or self._columns + wanted > COLUMNS:
             raise NoRoomError(
                 "task",
-                f"its tally has {wanted} sums; one task found at the broker may have {COLUMNS_OF_ONE}, all of them "
+                f"its tally has {wanted} sums; one task found on the broker may have {COLUMNS_OF_ONE}, all of them "
                 f"together {COLUMNS}; {_REMEDY}",
             )
 
@@ -83,7 +83,7 @@ def stored_task(payload: bytes) -> Task:
 
 
 def check_files(store: Store, files: Mapping[Path, Task]) -> None:
-    """Look at the tasks of files before they are counted: who names several wants to know which one is wrong.
+    """Check the tasks of files before they are counted, so that the error names the file.
 
     Raises:
         StoreError: a stored task cannot be read.
@@ -241,7 +241,7 @@ class KnownTasks(Mapping[str, Task]):
         _LOG.warning("refused the task published as %.80r: %s", task_id, why, extra=said)
 
     def pass_over(self, task_id: str, payload: bytes, why: str) -> None:
-        """Note that there is no room for what is published under an id, and log it once, as a kind of its own."""
+        """Note that there is no room for what is published under an id, and log it once, as a separate kind of line."""
         if not payload:
             self._beyond.discard(task_id)
             return
@@ -325,7 +325,7 @@ class TakenError(TaskError):
 
 
 class Given(NamedTuple):
-    """What was done with a task that was given, and the task as it stands there."""
+    """What was done with a task that was given, and the stored task."""
 
     done: str
     task: Task
@@ -365,7 +365,7 @@ def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
         message = f"{asked} is not the one of this store under this id, {what}, {rule}"
         raise TakenError(field, message, task.digest, row.digest)
     if row.state is TaskState.CLOSED:
-        raise ClosedError(field, f"{asked} is closed for good, {rule}")
+        raise ClosedError(field, f"{asked} is permanently closed, {rule}")
     store.add_task(kept, origin)
     if row.state is TaskState.OPEN:
         return Given("already in the store", kept)
@@ -374,7 +374,7 @@ def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
 
 
 def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
-    """Ask nobody any more; what is under way counts.
+    """Withdraw a task: devices no longer answer it, reports on their way still count.
 
     Raises:
         UnknownError: there is no such task.
@@ -382,7 +382,7 @@ def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
     """
     row = row_of(store, task_id)
     if row.state is TaskState.CLOSED:
-        raise ClosedError("task", f"{row.id!r} is closed: nobody is asked any more")
+        raise ClosedError("task", f"{row.id!r} is closed: devices no longer answer it")
     store.set_state(row.id, TaskState.WITHDRAWN)
     return row
 

@@ -25,7 +25,7 @@ HEIGHTS = make_task(
 
 async def answers(broker: str, store: SqliteStore, enough: int) -> Result:
     """The result once `enough` reports are counted. Each counts once, also if this program is ended and run again."""
-    # What waits at the broker while nobody is here waits under a client id that nobody can guess.
+    # What waits on the broker while nobody is here waits under a client id that nobody can guess.
     mqtt = MqttBroker(BrokerUrl.parse(broker), f"heights-{store.identity}", status=status_topic("heights"))
     counted = asyncio.Event()
     aggregator = Aggregator(mqtt, store, tasks=[HEIGHTS], on_commit=lambda _: counted.set())

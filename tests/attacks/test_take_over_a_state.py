@@ -55,7 +55,7 @@ def test_a_store_that_everybody_could_change_is_told_and_closed_to_them(
     path.chmod(mode)
     with SqliteStore(path):
         pass
-    assert f"{path}: everybody could change what is counted" in caplog.text
+    assert f"{path}: every user could change what is counted" in caplog.text
     assert path.stat().st_mode & 0o007 == 0
 
 
@@ -64,7 +64,7 @@ def test_a_store_in_a_directory_of_everybody_is_told(tmp_path: Path, caplog: pyt
     tmp_path.chmod(0o777)
     with SqliteStore(tmp_path / "below" / "hush.sqlite3"):
         pass
-    assert f"everybody may write to {tmp_path}, and so replace the store" in caplog.text
+    assert f"every user may write to {tmp_path}, and so replace the store" in caplog.text
 
 
 async def test_what_is_made_above_a_state_is_for_its_owner_alone(tmp_path: Path) -> None:

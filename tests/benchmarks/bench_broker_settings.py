@@ -72,7 +72,7 @@ async def away(broker: Mosquitto, store: Path) -> None:
 
 
 async def drained(broker: Mosquitto, store: Path, count: int, *, far: bool) -> float:
-    """Reports counted in a second, from what waits at the broker."""
+    """Reports counted in a second, from what waits on the broker."""
     done = asyncio.Event()
     moments: list[tuple[float, int]] = []
 

@@ -35,7 +35,7 @@ _UNDER_WAY = 500
 
 @dataclass(frozen=True)
 class Load:
-    """What waits at the broker."""
+    """What waits on the broker."""
 
     name: str
     task: Task

@@ -29,7 +29,7 @@ async def test_ten_thousand_reports_are_counted_once_although_broker_and_aggrega
     check(run, await run.run(patience=40))
 
 
-@pytest.mark.soak  # how much of a short run waits at the broker is chance; test_recalls_mosquitto.py loses for certain
+@pytest.mark.soak  # how much of a short run waits on the broker is chance; test_recalls_mosquitto.py loses for certain
 async def test_without_recalls_the_same_run_loses_some(bare: Mosquitto, memory_path: Path) -> None:
     run = chaos(bare, memory_path, over=0, gateways=5, devices=2000, seconds=6.0, kills=2)
     assert await run.run(patience=5) < run.reports

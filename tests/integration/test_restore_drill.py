@@ -78,7 +78,7 @@ class Drill:
             self.lost_at = self.serve.counted()[0]
             for path in self.directory.glob(f"{self.serve.store.name}*"):
                 path.unlink()
-            # More answer now than was lost: what waits at the broker must not hide what is missing.
+            # More answer now than was lost: what waits on the broker must not hide what is missing.
             await asyncio.gather(*(self._answer(gateway, second) for gateway in there))
             if by_hand:
                 shutil.copyfile(self.backup, self.serve.store)

@@ -221,7 +221,7 @@ def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugi
     )
 
 
-_TITLE = "# The rules of hush; `hush broker add` and `hush broker remove` write this file anew."
+_TITLE = "# The rules of hush; `hush broker add` and `hush broker remove` rewrite this file."
 _OWN_REPORTS = ALL_REPORTS.removesuffix("+") + "%u"  # %u is the user, who is the sender: no one else's name will do
 
 
@@ -257,9 +257,9 @@ _COUNTING = (
     f"readwrite {ALL_RECALLS}",
     f"readwrite {ALL_ESTIMATES}",
     f"readwrite {status_topic('+')}",
-    "read $SYS/broker/#",  # whether the broker was started anew, and what it dropped
+    "read $SYS/broker/#",  # whether the broker restarted, and what it dropped
 )
-_HOME_ASSISTANT = "homeassistant"  # where it looks, if it was not told otherwise
+_HOME_ASSISTANT = "homeassistant"  # the default discovery prefix
 _RIGHTS = {
     Role.DEVICE: (),
     Role.AGGREGATOR: _COUNTING,

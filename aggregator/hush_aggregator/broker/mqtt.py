@@ -71,7 +71,7 @@ class MqttBroker:
         qos: int = 1,
         patience: float | None = None,
     ) -> None:
-        tls_context(url)  # a mistake is told at once; each connection reads the files anew
+        tls_context(url)  # report a mistake now; each connection reads the files again
         self._url = url
         self._status = status
         self._hang_ups = 0

@@ -114,7 +114,7 @@ def add(
     ] = None,
     show: Annotated[bool, typer.Option("--print", help="Print the password instead of keeping it in a file.")] = False,
 ) -> None:
-    """Let a device, a gateway or a worker in, with a name and a password of its own."""
+    """Let a device, a gateway or a worker in, with its own name and password."""
     home = BrokerDirectory(_path(directory))
     password = None if password_file is None else password_in(password_file)
     if password == "":
@@ -156,7 +156,7 @@ def _check_host(host: str, option: str) -> None:
     except ValueError:
         if not _HOST.fullmatch(host):
             raise OptionError(
-                option, f"{host[:80]!r} is no name of a machine and no address; write for example broker.local"
+                option, f"{host[:80]!r} is not a host name or an address; write for example broker.local"
             ) from None
 
 
@@ -164,7 +164,7 @@ def _check_address(address: str) -> None:
     try:
         ip_address(address)
     except ValueError:
-        raise OptionError("--listen", f"{address[:80]!r} is no address; write for example 127.0.0.1") from None
+        raise OptionError("--listen", f"{address[:80]!r} is not an address; write for example 127.0.0.1") from None
 
 
 def _in_url(host: str) -> str:
@@ -172,9 +172,9 @@ def _in_url(host: str) -> str:
 
 
 def _owner(name: str) -> tuple[str, tuple[int, int] | None]:
-    """Whom mosquitto runs as, and the numbers of that user where files have to be given away."""
+    """Return the user of mosquitto, and its numeric ids if files have to be given to it."""
     me = getpass.getuser()
-    if sys.platform == "win32":  # where files belong to whoever makes them
+    if sys.platform == "win32":  # files belong to the user who creates them
         return me, None
     import pwd  # noqa: PLC0415 - Windows has none
 

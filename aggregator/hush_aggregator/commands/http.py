@@ -70,7 +70,7 @@ def http(
 ) -> None:
     """Serve the tasks and results of a store over HTTP, whether its aggregator runs or not.
 
-    It only reads, unless --write is given: then the aggregator of the store publishes what it is told. Runs until
+    It only reads, unless --write is given: then the aggregator of the store publishes what is added. Runs until
     Ctrl-C or SIGTERM.
     """
     with http_extra("hush http"):

@@ -63,7 +63,7 @@ def _gateways(value: object) -> object:
         if not equals or not is_sender(name) or not number.isascii() or not number.isdecimal() or len(number) > _DIGITS:
             raise ValueError("a gateway is given as NAME=M, its MQTT user and a whole number, as in kitchen=500")
         if name in found:
-            raise ValueError("a gateway stands there twice; leave one out")
+            raise ValueError("a gateway is given twice; leave one out")
         found[name] = int(number)
     return found
 
@@ -88,7 +88,7 @@ def _seconds(value: float) -> float:
 
 def _prefix(value: str) -> str:
     if not _LEVEL.fullmatch(value):
-        raise ValueError("is no level of a topic of Home Assistant; use letters, digits, _ and - (at most 64)")
+        raise ValueError("is not a valid topic level for Home Assistant; use letters, digits, _ and - (at most 64)")
     return value
 
 
@@ -112,12 +112,12 @@ class Settings(BaseModel):
     broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]  # where reports come from; text is parsed
     store: Annotated[Path, AfterValidator(_file)]  # the SQLite file, created if missing
     tasks: tuple[Path, ...] = ()  # task files to publish and to count
-    # names this aggregator at the broker: one name, one store
+    # names this aggregator on the broker: one name, one store
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
     confidence: Annotated[float, AfterValidator(_confidence)] = 0.95  # nominal coverage of the intervals, inside (0, 1)
     # seconds after which a login that is refused all the time ends the service; 0 for never
     login_timeout: Annotated[float, AfterValidator(_seconds)] = 60.0
-    any_task: bool = False  # whether to count every task that appears at the broker
+    any_task: bool = False  # whether to count every task that appears on the broker
     # prefix under which tasks are announced to Home Assistant; None for not at all
     home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
     page: str = ""  # the address of the page, to which their devices link; empty for none
@@ -158,7 +158,7 @@ class HttpServer:
 
     Raises:
         OptionError: it cannot be served as it is wanted.
-        MissingExtraError: what it stands on is not installed.
+        MissingExtraError: a package that it needs is not installed.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class HttpServer:
             self._counting.add(outcome)
 
     async def run(self, aggregator: "Aggregator") -> None:
-        """Answer until cancelled. What goes wrong is told, and raises nothing."""
+        """Answer until cancelled. Logs errors, and raises none."""
         if self._access is None or self._counting is None:
             return
         _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning, extra=fields("listening"))
@@ -271,7 +271,7 @@ def serve(
         list[Path] | None, typer.Option(envvar="HUSH_TASK", help="Task file to publish and count; may be repeated.")
     ] = None,
     name: Annotated[
-        str, typer.Option(envvar="HUSH_NAME", help="Name at the broker; keep it: reports wait under it.")
+        str, typer.Option(envvar="HUSH_NAME", help="Name on the broker; keep it: reports wait under it.")
     ] = "aggregator",
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
@@ -292,7 +292,7 @@ def serve(
         float, typer.Option(help="Seconds after which to give up if the login is refused all the time; 0 for never.")
     ] = 60.0,
     any_task: Annotated[
-        bool, typer.Option("--any-task", help="Count every task that is published at the broker, not only those given.")
+        bool, typer.Option("--any-task", help="Count every task that is published on the broker, not only those given.")
     ] = False,
     quota: Annotated[
         int | None, typer.Option(envvar="HUSH_QUOTA", help="Most reports of a round that count from one sender.")
@@ -353,7 +353,7 @@ def serve(
         | {"page": str(HttpUrl(home_assistant_page, "--home-assistant-page")) if home_assistant_page else ""}
     )
     if settings.gateways and settings.quota is None:
-        raise OptionError("--gateway", "a gateway has a quota of its own where others have one; give --quota too")
+        raise OptionError("--gateway", "a gateway's quota is an exception to that of others; give --quota too")
     tasks = {path: read_task(path) for path in settings.tasks}
     logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho has to say reaches a person as a BrokerError
     beside = HttpServer(

@@ -36,7 +36,7 @@ def close(
     round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: the task.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Close a task, or one round of it, for good: nothing more is counted, and its estimate is final.
+    """Close a task, or one round of it, permanently: nothing more is counted, and its estimate is final.
 
     A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
     """
@@ -87,7 +87,7 @@ def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None
 
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
-    """List the tasks of a store: who gave them, what is to become of them, and who publishes them."""
+    """List the tasks of a store: their origin, state and owner."""
     from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
     from hush_aggregator.tasks import facts_of  # noqa: PLC0415 - as above
 
@@ -125,7 +125,7 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 
     with SqliteEditor(store) as opened:
         row = tasks.withdraw(opened, task)
-    say("withdrawn", row, "nobody is asked any more, and what is under way counts", {} if as_json else None)
+    say("withdrawn", row, "devices no longer answer it; reports on their way still count", {} if as_json else None)
 
 
 def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
@@ -158,7 +158,7 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the reports and tallies of a task for good; its id stays taken, so that nothing counts again.
+    """Delete the reports and tallies of a task permanently; its id stays taken, so that nothing counts again.
 
     The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
     """
@@ -168,7 +168,7 @@ def forget(
     with SqliteEditor(store) as opened:
         row = row_of(opened, task, forgotten=True)
         if not yes:
-            typer.confirm(f"Delete all reports of {row.id}, for good?", abort=True, err=True)
+            typer.confirm(f"Delete all reports of {row.id} permanently?", abort=True, err=True)
         opened.forget(row.id)
     say("forgotten", row, "its reports and tallies are deleted, and its id stays taken", {} if as_json else None)
 

@@ -38,7 +38,7 @@ def replacement_bias(part: DomainPart) -> dict[str, float]:
     Without a value a device draws an index uniform over the domain (`hush_common.domain`), so that a share π of them
     moves a mean mu by π(mid - mu), at most π·R/2; a proportion by π(1/2 - theta); a frequency by π(1/k - f), at most
     π(1 - 1/k). How many they are nobody can know, by design: the bias is proportional. A vector has one for each
-    coordinate, which is a domain of its own.
+    coordinate, which is a separate domain.
     """
     return {"1%": 0.01 * part.imputation_reach}
 

@@ -1,6 +1,6 @@
 """All rounds together: the reports of several rounds as one estimate.
 
-What it is about: in each round the same devices are asked, and each answer has noise of its own. Of R rounds with N
+What it is about: in each round the same devices are asked, and each answer has separate noise. Of R rounds with N
 reports in all, the mean is that of the values over all reports; where all devices answer in every round it is the mean
 of their values.
 

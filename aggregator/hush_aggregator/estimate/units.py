@@ -63,7 +63,7 @@ class Units:
     def around(self, center: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions about an estimate, clipped to the range and never of no width for that.
 
-        Of an estimate outside the range, the interval is joined with itself moved so that the estimate stands at the
+        Of an estimate outside the range, the interval is joined with itself moved so that the estimate is at the
         nearest bound. It contains what clipping alone would leave, so that no coverage is lost; and it keeps the
         length of its inner arm, where clipping could leave a point that looks certain.
 

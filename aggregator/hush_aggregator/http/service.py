@@ -63,7 +63,7 @@ class ProblemType(Enum):
     INVALID_PARAMETER = "invalid-parameter", 422, "A parameter is not valid"
     OVER_SHARE = "over-share", 429, "The address has used up its share"
     HEAD_TOO_LARGE = "head-too-large", 431, "The head of the request is too large"
-    INTERNAL = "internal", 500, "The service has an error of its own"
+    INTERNAL = "internal", 500, "The service has an internal error"
     NO_PARQUET = "no-parquet", 501, "The service cannot write Parquet"
     STORE_UNAVAILABLE = "store-unavailable", 503, "The store cannot be read"
     BROKER_UNAVAILABLE = "broker-unavailable", 503, "The aggregator is not connected to its broker"

@@ -28,10 +28,10 @@ class Origin(StrEnum):
 
 
 class TaskState(StrEnum):
-    """What is to become of a task."""
+    """Whether a task is open, withdrawn or closed."""
 
     OPEN = "open"
-    WITHDRAWN = "withdrawn"  # nobody is asked any more; reports that are under way count
+    WITHDRAWN = "withdrawn"  # devices no longer answer it; reports on their way still count
     CLOSED = "closed"  # and nothing counts any more
 
 
@@ -43,7 +43,7 @@ class TaskRow:
     digest: bytes  # of its payload, 32 bytes
     payload: bytes  # as it was published; empty once it is forgotten
     origin: Origin = Origin.FILE  # who gave it
-    state: TaskState = TaskState.OPEN  # what is to become of it
+    state: TaskState = TaskState.OPEN  # open, withdrawn or closed
     owner: str = ""  # identity of the store that publishes its estimate, as far as is known; empty if it is not
     term: int = 0  # rises when another store takes it over: of two that claim it, the higher one is right
     taken_from: str = ""  # identity of the store from which this one took it over; empty if it did not
@@ -67,7 +67,7 @@ class StoredRecall:
 
     recall: Recall  # what devices are asked
     made: int  # when it was made, in seconds since 1970
-    ended: bool = False  # whether it has ended, and is only to be cleared at the broker
+    ended: bool = False  # whether it has ended, and is only to be cleared on the broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class TaskCount:
     counted: int = 0  # reports counted in all rounds
     refused: Mapping[Refusal, int] = field(default_factory=dict)  # reports refused under its name, by reason
     closed: int = 0  # how many of its rounds are closed; the whole task is one more
-    state: TaskState = TaskState.OPEN  # what is to become of it
+    state: TaskState = TaskState.OPEN  # open, withdrawn or closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class Store(StoreReader, Protocol):
     def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
         """Keep `task` unless its id is taken; return the payload that is stored under the id now.
 
-        One that had only appeared at the broker, and is given now, has the new origin from then on.
+        One that had only appeared on the broker, and is given now, has the new origin from then on.
 
         Raises:
             TaskError: a task of another id has its digest.
@@ -247,7 +247,7 @@ class Store(StoreReader, Protocol):
         """
 
     def end_recall(self, recall: Recall) -> None:
-        """Forget a recall that is cleared at the broker, unless a later one of its task is there."""
+        """Forget a recall that is cleared on the broker, unless a later one of its task is there."""
 
     def reacted_to_restoring(self) -> None:
         """Note that nothing is left to do because it was put back from a backup."""

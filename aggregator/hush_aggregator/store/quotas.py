@@ -1,4 +1,4 @@
-"""Quotas: how many reports of a round one sender may have counted. Kept in a file beside the store, and never with it.
+"""Quotas: how many reports of a round one sender may have counted. Kept in a separate file, which is never backed up.
 
 The store knows no sender, so that nobody who has it learns who answered. A quota has to know, for as long as a round is
 open: of each sender a hash under a key that is drawn for each round, and a number. Neither a name nor a time. The file
@@ -202,7 +202,7 @@ def _token(store: sqlite3.Connection) -> bytes:
 
 
 def _settle(run: sqlite3.Connection, token: bytes) -> None:
-    """See what became of the charges of the last batch: see above."""
+    """Settle the charges of the last batch, as described above."""
     held, pending = run.execute("SELECT held, pending FROM token").fetchone()
     if pending and pending == token:
         run.execute(_HOLD)

@@ -152,7 +152,7 @@ def _check_tables(connection: sqlite3.Connection) -> None:
 
 
 _REASONS = frozenset(reason.value for reason in Refusal)
-# Beside one `max`, SQLite takes a column that is not aggregated from the row of the maximum. `length` of a payload
+# With one `max`, SQLite takes a column that is not aggregated from the row of the maximum. `length` of a payload
 # leaves the payload unread.
 _COUNTS = """
 SELECT task.id, task.digest, task.state, counted.latest, counted.n, counted.total,
@@ -208,7 +208,7 @@ _END = "UPDATE recall SET ended = 1 WHERE task = ? AND id = ?"
 def write_recalls(run: sqlite3.Connection, rows: Iterable[StoredRecall]) -> list[StoredRecall]:
     """Keep these, each in place of an earlier one of its task; return those that were kept.
 
-    Whoever drew one up looked at the store before: of a task that was closed since then nothing is kept, and one that
+    They were made from an older state of the store: none is kept of a task that was closed since then, and one that
     has ended ends no later one.
     """
     return [row for row in rows if _written(run, row)]
@@ -223,7 +223,7 @@ def _written(run: sqlite3.Connection, row: StoredRecall) -> bool:
 
 
 def end_recalls(run: sqlite3.Connection, digest: bytes) -> None:
-    """The recall of a task has ended; it is still to be cleared at the broker."""
+    """The recall of a task has ended; it is still to be cleared on the broker."""
     run.execute("UPDATE recall SET ended = 1 WHERE digest = ?", (digest,))
 
 

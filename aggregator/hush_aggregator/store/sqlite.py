@@ -82,7 +82,7 @@ class SqliteWriter(SqliteReader):
                 "UPDATE task SET state = ? WHERE id = ? AND state <> ?", (state.value, task_id, TaskState.CLOSED.value)
             )
             if not done.rowcount:
-                raise TaskError("task", f"{task_id!r} is closed for good: nobody is asked any more")
+                raise TaskError("task", f"{task_id!r} is permanently closed: devices no longer answer it")
 
     def set_owners(self, owners: Sequence[Owner]) -> None:
         """See `Store.set_owners`."""
@@ -183,10 +183,10 @@ def _add(run: sqlite3.Connection, task: Task, origin: Origin) -> bytes:
 def _exposure(path: Path) -> str:
     """What to warn of where everybody could change the store, or replace it; empty where nobody else could."""
     if sys.platform != "win32" and path.exists() and path.stat().st_mode & stat.S_IWOTH:
-        return f"{path}: everybody could change what is counted; if you do not trust them, restore a backup"
+        return f"{path}: every user could change what is counted; if you do not trust them, restore a backup"
     above = find_world_writable_parent(path)
     if above is not None:
-        return f"{path}: everybody may write to {above}, and so replace the store; run: chmod o-w {above}"
+        return f"{path}: every user may write to {above}, and so replace the store; run: chmod o-w {above}"
     return ""
 
 
@@ -268,7 +268,7 @@ class SqliteStore(SqliteWriter):
 
     @property
     def identity(self) -> str:
-        """A random name of its session at the broker, made once: 32 hexadecimal digits that nobody can guess."""
+        """A random name of its session on the broker, made once: 32 hexadecimal digits that nobody can guess."""
         with self._reading() as run:
             return str(run.execute("SELECT id FROM identity").fetchone()[0])
 
@@ -356,7 +356,7 @@ def take_lock(path: Path) -> FileLock:
             "or remove the file if no hush made it"
         ) from error
     if lock is None:
-        raise StoreError(f"{path}: another aggregator uses this store; stop it, or give this one a store of its own")
+        raise StoreError(f"{path}: another aggregator uses this store; stop it, or give this one another store")
     return lock
 
 
@@ -377,7 +377,7 @@ _Row = tuple[int, int, bytes, bytes]
 
 
 class _Done(NamedTuple):
-    """What became of reports: new and counted, known already, or over a quota; who sent those, None for several."""
+    """Reports counted, duplicate, and over a quota; the sender of the last, None for several."""
 
     new: int
     again: int
@@ -515,7 +515,7 @@ def back_up(store: Path, file: Path) -> int:
         StoreError: there is no such store, it is damaged, or the file is there already or cannot be written.
     """
     if file.exists():
-        raise StoreError(f"{file}: is there already; name a new file, or remove it")
+        raise StoreError(f"{file}: already exists; name a new file, or remove it")
     return _copy(store, file, restored=False)
 
 
@@ -528,7 +528,7 @@ def put_back(file: Path, store: Path, *, replace: bool) -> int:
     lock = take_lock(store)
     try:
         if store.exists() and not replace:
-            raise StoreError(f"{store}: is there already; move it away, or give --replace to lose what is in it")
+            raise StoreError(f"{store}: already exists; move it away, or give --replace to overwrite it")
         return _copy(file, store, restored=True)
     finally:
         lock.release()

@@ -221,7 +221,7 @@ class WatchedTask:
 _MOST_ROUNDS, _MOST_INTERVALS = 4, 6
 _SHRUNK = 0.75  # of the interval before: an earlier interval is shown if it is this much narrower
 _NARROWEST_BAR, _WIDEST_BAR = 4, 120
-_ROOMY_BAR = 10  # with less there are no words beside it
+_ROOMY_BAR = 10  # with less there are no words next to it
 _NOTES = 2  # lines below the parts
 _LEAST_PARTS = _NOTES + 3
 _INDENT = 2

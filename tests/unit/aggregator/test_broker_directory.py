@@ -192,8 +192,11 @@ def test_users_that_are_added_at_the_same_time_are_all_there_or_told_to_try_agai
         (("config", "broker"), "Missing option '--host'"),
         (("config", "x\ny", "--host", "h"), "DIR: its name has characters that no configuration can have"),
         (("config", "no/where", "--host", "h"), "no does not exist; create it"),
-        (("config", "b", "--host", "h\nallow_anonymous true"), "is no name of a machine and no address"),
-        (("config", "b", "--host", "h", "--listen", "lo"), "--listen: 'lo' is no address; write for example 127.0.0.1"),
+        (("config", "b", "--host", "h\nallow_anonymous true"), "is not a host name or an address"),
+        (
+            ("config", "b", "--host", "h", "--listen", "lo"),
+            "--listen: 'lo' is not an address; write for example 127.0.0.1",
+        ),
         (("config", "b", "--host", "h", "--cert", "x"), "--key: a certificate and its key are named together"),
         (("config", "b", "--host", "h", "--cert", "x", "--key", "y"), "--cert: x cannot be read (No such file"),
         (("config", "b", "--host", "h", "--run-as", "no-such-user"), "--run-as: "),

@@ -133,7 +133,7 @@ def test_the_end_of_a_recall_ends_no_later_one_that_a_command_made_meanwhile(sto
 def test_a_task_that_was_closed_since_a_command_looked_is_not_opened_again(store: SqliteStore) -> None:
     store.close_task("daily")
     for state in (TaskState.OPEN, TaskState.WITHDRAWN):
-        with pytest.raises(TaskError, match="'daily' is closed for good"):
+        with pytest.raises(TaskError, match="'daily' is permanently closed"):
             store.set_state("daily", state)
     assert {row.id: row.state for row in store.task_rows()} == {"daily": TaskState.CLOSED, "other": TaskState.OPEN}
 

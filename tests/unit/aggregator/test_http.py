@@ -131,7 +131,7 @@ async def test_a_task_is_withdrawn_opened_again_and_closed_for_good(path: Path) 
         await client.post("/v1/tasks/heights/close", headers=BEARER)
         assert (await client.get("/v1/tasks/heights/rounds/0")).json()["final"] is True
         assert is_problem(await client.post("/v1/tasks/heights/withdraw", headers=BEARER), 409, "closed")
-        assert is_problem(await client.post("/v1/tasks", json=DRAFT, headers=BEARER), 409, "closed for good")
+        assert is_problem(await client.post("/v1/tasks", json=DRAFT, headers=BEARER), 409, "permanently closed")
 
 
 @pytest.mark.parametrize(

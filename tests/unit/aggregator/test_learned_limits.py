@@ -39,7 +39,7 @@ def test_no_more_than_a_thousand_are_learned_and_those_given_do_not_count(memory
         known.load()
         assert not any(learn(known, bit(number)) for number in range(TASKS))
         assert learn(known, bit(TASKS)).startswith(
-            f"no more than {TASKS} tasks found at the broker are counted; give it"
+            f"no more than {TASKS} tasks found on the broker are counted; give it"
         )
         assert learn(known, bit(0)) == ""  # it is known
         assert len(known) == TASKS + 10
@@ -61,7 +61,7 @@ def test_no_more_bytes_are_learned_than_a_device_remembers(tmp_path: Path) -> No
             if not (why := known.full(f"t{number:04d}", payload)):
                 known.learn(f"t{number:04d}", payload)
         assert len(known) == room
-        assert why.startswith(f"tasks found at the broker may have {PAYLOAD_BYTES} bytes in all")
+        assert why.startswith(f"tasks found on the broker may have {PAYLOAD_BYTES} bytes in all")
         assert learn(known, bit(0)) == ""
 
 
@@ -69,7 +69,7 @@ def test_neither_one_nor_all_have_more_sums_than_is_said(tmp_path: Path) -> None
     with SqliteStore(tmp_path / "store") as store:
         known = KnownTasks(store, ())
         known.load()
-        assert f"one task found at the broker may have {COLUMNS_OF_ONE}" in learn(known, vector(0, 1024, 1024))
+        assert f"one task found on the broker may have {COLUMNS_OF_ONE}" in learn(known, vector(0, 1024, 1024))
         wide = [vector(number, 900) for number in range(1, 6)]
         room = COLUMNS // columns_of(wide[0])
         assert [bool(learn(known, task)) for task in wide] == [False] * room + [True] * (5 - room)

@@ -352,7 +352,7 @@ async def test_a_broker_that_is_not_there_at_first_is_told_once_and_found_later(
     async with running(bus, store):
         await bus.emptied()
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == ["fake: cannot connect; trying again until it works"]
+    assert told == ["fake: cannot connect; retrying until it works"]
     assert n(store) == 2
 
 

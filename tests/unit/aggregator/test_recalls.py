@@ -270,7 +270,7 @@ def test_an_estimate_of_this_store_with_more_reports_than_it_has_is_recalled_onc
 
 
 def test_what_waited_at_the_broker_does_not_hide_what_a_store_copied_back_lacks(tmp_path: Path) -> None:
-    """Ten are in the copy, ten were counted since; while nobody counts, thirty more wait at the broker."""
+    """Ten are in the copy, ten were counted since; while nobody counts, thirty more wait on the broker."""
     with living(tmp_path / "hush.sqlite") as world:
         world.serve()
         world.send(*(frame() for _ in range(10)))

@@ -205,7 +205,7 @@ def test_a_backup_of_a_store_in_use_is_whole_and_put_back_says_so(path: Path, tm
         with pytest.raises(StoreError, match="another aggregator uses this store"):
             told(store.app, "restore", copy, "--store", path, "--replace")
     assert copy.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StoreError, match="is there already; name a new file"):
+    with pytest.raises(StoreError, match="already exists; name a new file"):
         told(store.app, "backup", copy, "--store", path)
     with pytest.raises(StoreError, match="give --replace to lose what is in it"):
         told(store.app, "restore", copy, "--store", path)

@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 _STEPS = 60
 _CLOSE = 1e-9
 _LEAST = 1e-300
-_FAR = -700.0  # the exponential of less would underflow, and is nothing beside 1
+_FAR = -700.0  # the exponential of less would underflow, and is negligible next to 1
 
 
 def mixture_deviations(rates: Array, exponents: Array, confidences: Sequence[float]) -> Array:

@@ -57,7 +57,7 @@ _DRIFTS = 2.0  # deviations by which people who choose their epsilon by their va
 _HALF_OF_ALL = 0.25  # a radius of all phases
 _KEYS = 2048
 _LEAST = 1e-300
-_FAR = -700.0  # the exponential of less would underflow, and is nothing beside 1
+_FAR = -700.0  # the exponential of less would underflow, and is negligible next to 1
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def widened(halves: Array, z: float, found: Sequence[Lattice]) -> Array:
 
 
 def _alike(*columns: NDArray[np.int64]) -> Iterator[tuple[tuple[int, ...], NDArray[np.intp]]]:
-    """Rows of small integers, and where each of them stands."""
+    """Rows of small integers, and the position of each."""
     if len(columns[0]) == 1:
         yield tuple(int(column[0]) for column in columns), np.array([0])
         return

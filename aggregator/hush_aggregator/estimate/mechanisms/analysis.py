@@ -1,5 +1,5 @@
 # ruff: noqa: ANN401 - what is passed for a mechanism and its domain is of the kind that the module is for
-"""What an aggregator does with the reports of one mechanism: the one contract of the modules beside this one."""
+"""What an aggregator does with the reports of one mechanism: the contract of the other modules in this package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ An overflow, a division by zero and an invalid operation are errors here, never 
 results would look like any other. Underflow is one too, but where `underflow` says that a zero is the right answer,
 and why.
 
-An interval that fails, or has an end that is no finite number, is absent. `failures` of the result names it, and
+An interval that fails, or has an end that is not finite, is absent. `failures` of the result names it, and
 everything else of the estimate stays.
 """
 
@@ -24,7 +24,7 @@ FAILED = "failed"
 ACCEPTED_UNDERFLOWS: dict[str, str] = {
     "laplace-contour": "far from the saddle point the integrand is below 1e-300 of its largest value; all terms add up",
     "the end of an integral": "beyond e^-32 of its first value an integrand adds nothing",
-    "a logit far from the middle": "a probability below e^-700 is 0 beside the others",
+    "a logit far from the middle": "a probability below e^-700 is 0 next to the others",
     "the mixture of a band": "a rate whose term is below e^-700 of the largest one adds nothing to the mixture",
     "the transform of a channel": "an output whose term is below e^-700 of the largest one adds nothing to a mean",
     "the wealth of the other bets": "a bet that has won e^-700 of what another one has adds nothing to their sum",
