@@ -18,9 +18,9 @@ from commands import EXIT_CODES, Option, Shown, commands
 from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
 
 from hush_aggregator.commands.serve import Settings
-from hush_client.commands import report
 from hush_client.state import outbox
 from hush_common.broker_url import BrokerUrl
+from hush_common.domain import NumberDomain
 from hush_common.errors import BrokerError, HushError
 from hush_simulations.scenarios import csv_file
 
@@ -331,7 +331,7 @@ def test_a_value_that_is_logged_at_any_level_is_found(
         logging.getLogger("hush_client.somewhere").debug("read %s", writing.format(text))
         return 1.0
 
-    monkeypatch.setattr(report, "parse_value", parse)
+    monkeypatch.setattr(NumberDomain, "parse", parse)
     one = replace(example("report").having("VALUE", "-"), typed=secret.encode())
     assert leaks(call(one, tmp_path, stored=True), tmp_path, one.files, secret) == [f"{secret} in log"]
 

@@ -347,7 +347,7 @@ def test_a_recall_that_somebody_else_writes_or_clears_is_put_right(
         world.broker.deliver(TOPIC, written, retain=True)
         world.wait(2)
         assert world.open == recall
-    assert caplog.text.count("somebody else has written its recall") == 4
+    assert caplog.text.count("another client has written its recall") == 4
     world.broker.deliver(recall_topic("other"), foreign, retain=True)  # a task that is none of its own
     world.wait(2)
     assert world.broker.retained[recall_topic("other")] == foreign
@@ -380,7 +380,7 @@ def test_its_own_earlier_recall_is_not_that_of_somebody_else(
     world.broker.deliver(TOPIC, encode_recall(Recall("heights", HEIGHTS.digest, bytes(16), 86_400)), retain=True)
     world.wait(2)
     assert world.open == later
-    assert caplog.text.count("somebody else has written its recall") == 1
+    assert caplog.text.count("another client has written its recall") == 1
 
 
 def test_a_flood_of_foreign_recalls_is_answered_twice_a_second(world: World) -> None:

@@ -186,7 +186,7 @@ def test_an_export_has_every_report_and_no_file_is_overwritten(path: Path, tmp_p
         found = {(row["round"], row["id"].hex(), row["body_0"]) for row in table}
     assert found == wanted
     assert out.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(OptionError, match="is there already"):
+    with pytest.raises(OptionError, match="already exists"):
         told(results.export_app, "heights", "--store", path, "--out", out)
     other = tmp_path / f"other.{ending}"
     assert (
@@ -207,7 +207,7 @@ def test_a_backup_of_a_store_in_use_is_whole_and_put_back_says_so(path: Path, tm
     assert copy.stat().st_mode & 0o777 == 0o600
     with pytest.raises(StoreError, match="already exists; name a new file"):
         told(store.app, "backup", copy, "--store", path)
-    with pytest.raises(StoreError, match="give --replace to lose what is in it"):
+    with pytest.raises(StoreError, match="give --replace to overwrite it"):
         told(store.app, "restore", copy, "--store", path)
     told(store.app, "restore", copy, "--store", place)
     told(store.app, "restore", copy, "--store", path, "--replace")

@@ -9,10 +9,10 @@ and at 0 and 1 also M(l | x) ≤ e^(h_c + k·x). Hence, for candidates mu of the
     P(S ≥ s) ≤ e^(Σ n_c·h_c - l·s)·(e^k)^(N·mu)            people with values 0 and 1
     P(S ≥ s) ≤ e^(Σ n_c·h_c - l·s)·(1 + mu·(e^k - 1))^N    any values (inequality of means), or a random sample
 
-independently of who chose which epsilon (Chernoff 1952; for a random subset of finitely many people too: Maclaurin). All
-mu whose right side is at most alpha/2 are refused: the lower limit is the largest of closed forms over a grid of l and
-k. The best k are the log M_1/M_0 of the groups. Unlike a bound that is uniform in the values, this one uses that people
-at mu = 0 answer as those who do not have the trait.
+independently of who chose which epsilon (Chernoff 1952; by Maclaurin also for a random subset of finitely many people).
+All mu whose right side is at most alpha/2 are refused: the lower limit is the largest of closed forms over a grid of l
+and k. The best k are the log M_1/M_0 of the groups. Unlike a bound that is uniform in the values, this one uses that
+people at mu = 0 answer as those who do not have the trait.
 
 The factor. Under the law tilted by l, S is again a sum of independent reports, of variance v and third absolute
 moments r. Then P(S ≥ s) is E[e^(l·(s - S)); S ≥ s] of that law times the product of the transforms, and that mean is at
