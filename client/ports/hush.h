@@ -131,7 +131,7 @@ typedef struct {
 /* hush/v1/recalls/{task}, with a terminating zero. */
 hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity);
 
-/* Reads what came on that topic. Whatever is not HUSH_OK is no recall: go on as if there were none. */
+/* Reads what came on that topic. Anything but HUSH_OK is not a recall: ignore it. */
 hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *recall);
 
 /* Whether it asks for a frame of this task, which has the first 16 bytes of its digest. */

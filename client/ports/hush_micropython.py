@@ -725,7 +725,7 @@ def _recall(payload: bytes) -> Recall:
     seen: dict[str, bool] = {}
     reader, recall = _Reader(payload), Recall()
     if len(payload) > RECALL_BYTES or not _is_text(payload) or not reader.take(b"{"):
-        raise HushError("malformed", "is no recall")
+        raise HushError("malformed", "is not a recall")
     while True:
         field = reader.name(_RECALL_FIELDS, seen)
         if field == "v":
@@ -744,7 +744,7 @@ def _recall(payload: bytes) -> Recall:
         if not reader.take(b","):
             break
     if not reader.take(b"}") or reader.peek() != b"" or len(seen) != len(_RECALL_FIELDS) or not is_task_id(recall.task):
-        raise HushError("malformed", "is no recall")
+        raise HushError("malformed", "is not a recall")
     return recall
 
 

@@ -46,7 +46,7 @@ _COMMANDS = {
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and what is left of it here."),
+    "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
     "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }

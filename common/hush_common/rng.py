@@ -35,7 +35,7 @@ class ReportRng(Rng, Protocol):
 
 
 class SystemRng:
-    """Randomness of the operating system, through `secrets`, asked for anew at every draw: what every device uses.
+    """Randomness of the operating system, through `secrets`, read at every draw: what every device uses.
 
     Exact by rejection, as `secrets.randbelow` is, and faster: at least eight spare bits make a second try rare, where
     that one tries twice on average if n is just above a power of two, as most totals here are.

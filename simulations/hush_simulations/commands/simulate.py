@@ -264,7 +264,7 @@ def read_record(directory: Path, given: Request) -> Record:
         remedy = "name a directory that --out made"
         raise OptionError(_OPTION, f"{error.filename} cannot be read ({error.strerror}); {remedy}") from error
     except (ValidationError, ValueError, TypeError, RecursionError) as error:
-        raise OptionError(_OPTION, f"{directory / _RUN} or its {_RESULT} is damaged; make the run anew") from error
+        raise OptionError(_OPTION, f"{directory / _RUN} or its {_RESULT} is damaged; run it again") from error
     return Record(request, found, tuple(_remarks(kept, request)))
 
 
