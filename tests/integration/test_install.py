@@ -90,7 +90,7 @@ def test_a_device_install_is_three_distributions(device: Path) -> None:
 @pytest.mark.parametrize("document", ["README.md", "docs/device.md"])
 def test_the_documents_name_each_of_them(document: str) -> None:
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
-    named = re.search(r"aiomqtt and paho-mqtt beside hush itself", text)
+    named = re.search(r"hush, aiomqtt and paho-mqtt: under 8 MB", text)
     assert named
     assert {*re.findall(r"[a-z]+-?mqtt|aiomqtt", named[0])} | {"hush-ldp"} == DEVICE
 

@@ -150,7 +150,7 @@ def test_a_wrong_password_ends_the_service_after_the_stated_time(guarded_mosquit
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 1
     assert re.search(
-        r"\nhush: mqtt://\S+: the broker refuses the login .* refused for 0\.5 s, and given up", done.stderr
+        r"\nhush: mqtt://\S+: the broker refuses the login .* refused for 0\.5 s, so hush stops", done.stderr
     )
 
 

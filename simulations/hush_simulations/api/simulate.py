@@ -261,7 +261,7 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
     """Simulate devices that answer a question under local differential privacy, and compare with the truth.
 
     What runs is what is deployed: the real client and the real aggregator. Where an event loop runs already, as in a
-    notebook, the simulation has a thread of its own, in which `progress` is called. Ctrl-C ends it.
+    notebook, the simulation has a separate thread, in which `progress` is called. Ctrl-C ends it.
 
     Args:
         scenario: a name in `hush.SCENARIOS`, the path of a TOML file, or a `hush.Scenario`.

@@ -169,7 +169,10 @@ def check_theme(theme: Theme | None, out: Path | None) -> None:
         raise OptionError("--theme", "is for the pictures that --out writes; add --out DIR, or leave it out")
 
 
-def _whole(option: str, limits: Whole) -> Callable[[str | int], int]:
+_WholeParser = Callable[[str | int], int]
+
+
+def _whole(option: str, limits: Whole) -> _WholeParser:
     """Return the parser of an option that is a whole number; a default comes as a number."""
     remedy = f"write {limits.meaning}, as in {option} {limits.example}"
 
@@ -183,13 +186,13 @@ def _whole(option: str, limits: Whole) -> Callable[[str | int], int]:
     return parse
 
 
-parse_count = _whole("--clients", CLIENTS)
-parse_rounds = _whole("--rounds", ROUNDS)
-parse_connections = _whole("--connections", CONNECTIONS)
-parse_workers = _whole("--workers", WORKERS)
-parse_trials = _whole("--trials", TRIALS)
-parse_seed = _whole("--seed", SEED)
-parse_port = _whole("--port", Whole(0, 65535, "a free TCP port", 1883))
+parse_count: _WholeParser = _whole("--clients", CLIENTS)
+parse_rounds: _WholeParser = _whole("--rounds", ROUNDS)
+parse_connections: _WholeParser = _whole("--connections", CONNECTIONS)
+parse_workers: _WholeParser = _whole("--workers", WORKERS)
+parse_trials: _WholeParser = _whole("--trials", TRIALS)
+parse_seed: _WholeParser = _whole("--seed", SEED)
+parse_port: _WholeParser = _whole("--port", Whole(0, 65535, "a free TCP port", 1883))
 
 
 def parse_engine(text: str) -> Engine:
