@@ -83,10 +83,10 @@ def interval_name(target: str, method: str = "") -> str:
 
 
 DIGITS = 2
-"""Digits of its standard error that an estimate is shown with (GUM, 7.2.6)."""
+"""Significant digits of the standard error that set an estimate's decimals (JCGM 100:2008, 7.2.6: at most two)."""
 MOST_DECIMALS = 12
 LARGEST_PLAIN, LARGEST_DIGITS = 1e9, 6
-"""From this size on a number is shown with an exponent, and with so many digits."""
+"""From this size on a number is shown with an exponent, and with this many significant digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ One group with more outputs:
   there is, and Chernoff's bound of the noise leaves out the spread of the values. Which, or the average of both, is a
   public rule (`noise_rule`).
 - "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
-  the largest V. The sample variance estimates an upper bound of the mean V, because it has the spread of the values in
-  it besides.
+  the largest V. The sample variance estimates an upper bound of the mean V, because it also
+  has the spread of the values in it.
 Several groups:
 - "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
 - "betting" (population), and one of the three (reporters): not normal, and any of more outputs.
@@ -96,7 +96,7 @@ _USUAL = 0.95
 
 
 def is_normal(sizes: Sizes, confidence: float) -> bool:
-    """Whether so many reports have a mean that is close to normal, far enough out for this confidence."""
+    """Whether the mean of n reports is close to normal, far enough out for this confidence."""
     reach = max(channel.reach for channel, _ in sizes)
     return sum(size * channel.variances[0] for channel, size in sizes) >= enough(confidence) * reach**2
 

@@ -66,7 +66,7 @@ def finite_monitor(channel: FiniteChannel, counts: Sequence[int]) -> str | None:
 
 
 def finite_monitors(channel: FiniteChannel, counts: NDArray[np.int64]) -> list[str]:
-    """The same for many questions at once: what four standard deviations are among so many. Or no verdicts at all.
+    """The verdict of each question; all of them have one's rate of false alarms. Empty below 100 reports.
 
     `counts` of each output have the shape (questions, outputs), with the same sum in each row.
     """

@@ -1,7 +1,7 @@
 """Finite channels: whatever a bounded mechanism reports, as decoded positions and their probabilities.
 
 A value x in [0, 1] becomes output y with probability P(y | x), linear in x between nodes 0 = x_0 < … < x_L = 1, and
-output y stands for position a_y with E[a_y | x] = x. `multilevel`, `table`, a bit (L = 1) and one category of a
+output y has the position a_y with E[a_y | x] = x. `multilevel`, `table`, a bit (L = 1) and one category of a
 subset (named or not) are all of this kind. From it come, exactly or as certified bounds:
 
 - the variance of one report V(x) = E[a^2 | x] - x^2, on each cell a concave parabola;
@@ -236,7 +236,7 @@ def finite(mechanism: Mechanism) -> FiniteChannel:
 
 
 KEPT = 0.95
-"""In so many of all samples an interval is no longer than planned, however the values are distributed."""
+"""The share of samples in which an interval is no longer than planned, however the values are distributed."""
 
 _Z = normal_quantile(2 * KEPT - 1)
 _NONE = 1e-30

@@ -12,8 +12,8 @@ weight at most R/N. So with m = N/R, values in [0, 1] and mean μ of the distrib
 
     P(mean ≥ x) ≤ exp(-m·KL(x‖μ)) for x ≥ μ,
 
-and likewise below: the moment generating function of a value is at most that of a coin of the same mean, and its
-logarithm is convex and 0 at 0, so that weights as large as may be, R/N, are the worst (Hoeffding 1963). The interval
+and its mirror image below μ: the moment generating function of a value is at most that of a coin of the same mean, and
+its logarithm is convex and 0 at 0, so the largest possible weights, R/N, are the worst (Hoeffding 1963). The interval
 for the reporters at confidence 1 - a, each end moved as far as a mean of m people may stray at confidence 1 - b, with
 a + b = 1 - confidence, holds for the population at every n. a and b are chosen from n, R and epsilon, never from a
 report. It is an upper bound twice, so that it covers more often than it has to.

@@ -9,8 +9,8 @@ Mean. (K/n - p_0)/(p_1 - p_0): unbiased for both targets, computed as a fraction
 Coverage is at least the confidence at every n and every j, without any approximation.
 The set is empty in one case only: K lies beyond what n true ones, or none, make likely (P(≥ K | n) ≤ alpha/2, or
 P(≤ K | 0) ≤ alpha/2). (No other gap exists: one more true one raises K by at most one, so P(≤ K | j) ≥ P(< K | j-1) =
-1 - P(≥ K | j-1), and where j - 1 is refused because it makes so many ones unlikely, j is not refused because it makes
-so few unlikely.) Then the nearest boundary stands for it, before the rule of the last paragraph.
+1 - P(≥ K | j-1), and where j - 1 is refused because it makes this many ones unlikely, j is not refused because it
+makes this few unlikely.) Then the nearest boundary takes its place, before the rule of the last paragraph.
 Standard error sqrt(v/n)/(p_1 - p_0), v between p_0(1 - p_0) and p_1(1 - p_1) in proportion to the estimate, moved into
 [0, 1]: exact for the optimal form, where both bits have the same variance. It is never below the deviation of the less
 noisy answer, so that it does not collapse at small n.
@@ -154,7 +154,7 @@ def _made(
     levels: int,
     which: NDArray[np.intp],
 ) -> Proportions:
-    """The estimates with their intervals at so many confidences; question i is number `which[i]` of the arrays."""
+    """The estimates with their intervals at several confidences; question i is number `which[i]` of the arrays."""
     failures: dict[str, str] = {}
     kept: dict[str, _Ends] = {}
     shared: dict[int, _Ends] = {}  # several targets may have one interval

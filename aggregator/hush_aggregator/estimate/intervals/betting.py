@@ -122,10 +122,10 @@ def _bets_on_noise(
     at_bound = _needed([half_as_often(one) for one in confidences]) - log(2)  # of its logarithm, with its weight
     totals = n[:, 0]
 
-    def beside(rate: _Array, bound: _Array) -> _Bets:
+    def with_rate(rate: _Array, bound: _Array) -> _Bets:
         return bets, weights, needed, at_bound - totals * rate * bound, totals * rate
 
-    return beside(rate_above, above), beside(rate_below, below)
+    return with_rate(rate_above, above), with_rate(rate_below, below)
 
 
 def _needed(confidences: Sequence[float]) -> _Array:

@@ -40,7 +40,7 @@ class Analysis(Protocol):
         ...
 
     def possible(self, mechanism: Any, tally: Tally, /) -> bool:
-        """Whether reports of this mechanism can have given a tally of so many sums."""
+        """Whether a tally of reports of this mechanism can have this number of sums."""
         ...
 
     def estimate(self, parts: Sequence[tuple[Any, Tally]], request: EstimateRequest, /) -> Estimate:
@@ -54,7 +54,7 @@ class Analysis(Protocol):
             mechanism: for values in [0, 1].
             people: how many report.
             assumed: of their values: who has which, their mean alone, or nothing: then the worst.
-            more: so many reports of yes more, where the estimate is a share.
+            more: reports of yes added, where the estimate is a share.
 
         Returns:
             The mean of the values, and the sums of the reports.
