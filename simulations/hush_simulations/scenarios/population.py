@@ -179,7 +179,8 @@ class Mixture(_Drawn):
         group = rng.choice(len(self.parts), size=count, p=self.shares)
         means = np.array([part.mean for part in self.parts])[group]
         deviations = np.array([part.sd for part in self.parts])[group]
-        return rng.normal(means, deviations)
+        drawn: NDArray[np.float64] = rng.normal(means, deviations)
+        return drawn
 
 
 Numbers = Mixture | Lognormal | Points

@@ -51,7 +51,7 @@ def test_what_is_asked_is_asked_in_the_words_of_python(people: Path, tmp_path: P
     assert complaint(people) == f"column: is missing; the first line of {people} names 5, write one of them"
     told = complaint(people, column="age")
     assert told.endswith('1 with a decimal comma (line 2); write csv={"decimal": ","} if the comma separates decimals')
-    assert "34" not in told
+    assert "34" not in told.replace(str(people), "")
     (tmp_path / "bare.csv").write_text("170\n171\n", encoding="utf-8")
     assert complaint(tmp_path / "bare.csv").startswith('csv["header"]: the first line of')
     assert complaint(tmp_path / "bare.csv").endswith('write csv={"header": "yes"} or csv={"header": "no"}')

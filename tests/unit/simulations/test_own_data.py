@@ -55,7 +55,7 @@ def test_a_missing_column_is_told_with_one_that_is_like_it(tmp_path: Path) -> No
 def test_a_column_that_is_not_named_is_not_taken_for_a_header_that_is_missing(tmp_path: Path) -> None:
     path = write(tmp_path, "170\n171\n")
     assert "could be the name of its column, or a client; write --header" in complaint(path, None)
-    assert "170" not in complaint(path, None)
+    assert "170" not in complaint(path, None).replace(str(path), "")
     assert read_column(path, "170").values == (171.0,)  # whoever names it means it
 
 
