@@ -70,12 +70,14 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
     source[0] = LINK.sub(linked, source[0])
 
 
-def _document(_app: Sphinx, _what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+def _document(_app: Sphinx, what: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
     """What is between backticks is code or a name; an indented block after a blank line is an example."""
     lines[:] = [QUOTED.sub(lambda text: text[0] if NAME.fullmatch(text[1]) else f"`{text[0]}`", line) for line in lines]
     for place in range(len(lines) - 1, 1, -1):
         if lines[place].startswith("    ") and not lines[place - 1] and lines[place - 2][:1].strip():
             lines[place:place] = ["::", ""]
+    if what in {"attribute", "data", "property"}:
+        lines[:0] = ["..", ""]  # an empty comment: else napoleon takes the words before a colon for a type
 
 
 def setup(app: Sphinx) -> None:
