@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from chaos import BARE
+from hypothesis import settings
 from servers import Mosquitto, need
 from virtual_time import VirtualLoop
 
@@ -22,6 +23,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # What commands print must not depend on the terminal of who tests, nor on the width that a test runner assumes.
 for _variable in ("COLUMNS", "NO_COLOR"):
     os.environ.pop(_variable, None)
+
+# A slow machine is not an error of the code.
+settings.register_profile("hush", deadline=None)
+settings.load_profile("hush")
 
 
 def pytest_collection_finish() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from fake_transport import HEIGHTS, make_heights
+from leftovers import collect_leftovers
 from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up, nonsense, reply_and_hang_up, twice
 from servers import Mosquitto
 
@@ -204,6 +205,7 @@ async def test_what_does_not_speak_mqtt_leaves_no_socket_behind(monkeypatch: pyt
 async def test_a_broker_that_hangs_up_with_its_welcome_leaves_nothing_for_asyncio_to_complain_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    collect_leftovers()
     tries = 5
     async with ScriptedBroker(*[(Packet.CONNECT, reply_and_hang_up)] * tries).running() as broker:
         for _ in range(tries):
