@@ -189,17 +189,12 @@ def pass_tasks_by(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_aggregator.broker.mqtt._INBOX_MESSAGES", 100_000)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ids", "hang_up_after", "in_order"), [(65_535, 35_000, True), (2000, 1500, True), (2000, 1500, False)]
-)
-async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: int, hang_up_after: int, in_order: bool
-) -> None:
-    """70 000 messages are in flight; the broker hangs up, halfway or soon, and sends again what it has left."""
-    if not in_order:
-        pass_tasks_by(monkeypatch)
-    path, reports = tmp_path / "hush.sqlite3", 69_000
+async def drained_through_repeated_ids(path: Path, ids: int, hang_up_after: int, *, in_order: bool) -> bool:
+    """70 000 messages are in flight; the broker hangs up, halfway or soon, and sends again what it has left.
+
+    Return whether each report is counted once.
+    """
+    reports = 69_000
     waiting = FloodingBroker(backlog(reports, others=1000), Manners(hang_up_after=hang_up_after), ids)
     async with waiting.running() as broker, aggregating(broker, path) as aggregator:
         async with asyncio.timeout(100):
@@ -210,9 +205,28 @@ async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
         assert broker.connections == 2
         repeated = aggregator.intake.repeated
     found = counted_ids(path)
-    assert (sorted(found) == sorted(map(report_id, range(reports)))) is in_order
     assert counted(path) == len(found)
     assert (repeated > 0) is (ids < 65_535)
+    return sorted(found) == sorted(map(report_id, range(reports)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ids", "hang_up_after"), [(65_535, 35_000), (2000, 1500)])
+async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
+    tmp_path: Path, ids: int, hang_up_after: int
+) -> None:
+    assert await drained_through_repeated_ids(tmp_path / "hush.sqlite3", ids, hang_up_after, in_order=True)
+
+
+@pytest.mark.slow
+async def test_packet_ids_that_repeat_lose_some_if_tasks_are_acknowledged_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass_tasks_by(monkeypatch)
+    for attempt in range(5):  # whether an acknowledgement hits a report that is not counted yet is a race
+        if not await drained_through_repeated_ids(tmp_path / f"{attempt}.sqlite3", 2000, 1500, in_order=False):
+            return
+    pytest.fail("nothing was lost: the test above proves nothing")
 
 
 def scaled(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
