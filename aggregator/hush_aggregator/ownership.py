@@ -127,6 +127,7 @@ class PublicationState:
     task: bytes | None = None  # digest of the retained task; None if there is none
     estimate: OwnershipClaim | None = None  # claim of the retained estimate; None if there is none
     mine: OwnershipClaim | None = None  # this store's claim, if it is the owner
+    rival: OwnershipClaim | None = None  # highest claim of another store since the last look at them
     forged: bool = False  # whether the retained estimate is not from this store and connection
     last: bytes = b""  # the last estimate that this store published
     logged: str = ""  # the last decision logged
@@ -310,8 +311,11 @@ class Ownership:
                 own = state.has_sent(payload)
                 if not own and payload:
                     self._on_estimate(payload)
-                state.estimate = claim_of(payload) if payload else None
+                claim = claim_of(payload)
+                state.estimate = claim if payload else None
                 state.forged = not own
+                if claim.store not in ("", self._me) and (state.rival is None or outranks(claim, state.rival)):
+                    state.rival = claim  # this store's next estimate may hide it before anything looks at it
         if task_id is not None and task_id in self._states:
             self._due.add(task_id)
             self._wake.set()
@@ -393,16 +397,16 @@ class Ownership:
         again: list[Callable[[], Awaitable[None]]] = []
         async for task_id in in_slices(task_ids):
             row, state = self._tasks.rows.get(task_id), self._states[task_id]
-            there = state.estimate
+            there, rival, state.rival = state.estimate, state.rival, None
             if row is None or task_id not in self._tasks:
                 continue
             if state.mine is None:  # another store owns it; its first estimate shows which
                 if not row.owner and row.taken_from != TAKE_OVER and there is not None and there.store != self._me:
                     notes.append((row, there if there.store else None))
-            elif there is not None and there.store != self._me and outranks(there, state.mine):
+            elif rival is not None and outranks(rival, state.mine):
                 state.mine = None
-                notes.append((row, there))
-                self._log(row, state, OwnershipDecision.OTHERS_ESTIMATE)
+                notes.append((row, rival))
+                self._log(row, state, OwnershipDecision.OTHERS_ESTIMATE, rival.store)
             elif self._is_overwritten(row, state):
                 again.append(partial(self._put_again, session, row, state))
         await self._note(notes)
@@ -486,9 +490,9 @@ class Ownership:
 
         await self._in_worker(write)
 
-    def _log(self, row: TaskRow, state: PublicationState, decision: OwnershipDecision) -> None:
+    def _log(self, row: TaskRow, state: PublicationState, decision: OwnershipDecision, there: str = "") -> None:
         """Log why this store does not publish a task, once for each reason."""
-        there = state.estimate.store if state.estimate is not None else row.owner
+        there = there or (state.estimate.store if state.estimate is not None else row.owner)
         task = "" if state.task is None else state.task.hex()
         reason = decision.value.format(there=there, task=task, digest=row.digest.hex())
         if reason == state.logged:

@@ -260,5 +260,5 @@ async def _until_counted(broker: Hardened) -> None:
         await anybody.subscribe(ALL_ESTIMATES)
         async for message in anybody.messages:
             assert isinstance(message.payload, bytes)
-            if json.loads(message.payload)["n"] == 1:
+            if json.loads(message.payload).get("n") == 1:
                 return

@@ -16,6 +16,7 @@ from broker_world import living
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
+from hush_aggregator.result import HIGHEST_TERM
 from hush_aggregator.store import Owner, SqliteEditor, SqliteReader, SqliteStore, TaskRow, TaskState
 from hush_common.task import Task, make_task
 from hush_common.wire import Report, encode_frame
@@ -258,6 +259,17 @@ async def test_of_two_that_start_at_once_on_an_empty_broker_one_yields(tmp_path:
         broker.report(2, CHANGED)
         await until(lambda: broker.document()["n"] == 2)
     assert len(broker.history) < 25
+
+
+async def test_a_claim_that_an_own_estimate_hides_at_once_is_obeyed(tmp_path: Path) -> None:
+    """As between two stores that publish in step: each would only ever see its own estimate last."""
+    broker, path = Watched(), tmp_path / "store"
+    async with serving(broker, path, HEIGHTS):
+        await until(lambda: ESTIMATE in broker.retained)
+        own, claim = broker.retained[ESTIMATE], {"store": "0" * 32, "term": HIGHEST_TERM}
+        broker.deliver(ESTIMATE, json.dumps(json.loads(own) | claim).encode(), retain=True)
+        broker.deliver(ESTIMATE, own, retain=True)
+        await until(lambda: row(path).owner == claim["store"])
 
 
 @pytest.mark.parametrize("online", [True, False])
