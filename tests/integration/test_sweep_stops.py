@@ -237,3 +237,42 @@ def test_ctrl_c_keeps_what_is_made_and_says_how_to_go_on(
     told = command("--trials", "30", "--status")
     out, _ = told.communicate(timeout=60)
     assert out == f"out: 45 cells: {len(kept)} made, {45 - len(kept)} missing\n"
+
+
+SLOW_START = """
+import sys, time
+from multiprocessing import util
+
+if "--multiprocessing-fork" in sys.orig_argv:
+    open(f"started.{sys.orig_argv[-2][-1]}{id(sys)}", "w").close()
+    time.sleep(2)
+else:
+    start = util.spawnv_passfds
+
+    def slow_start(*words):
+        process = start(*words)
+        time.sleep(1)  # the worker is there, and waits for what it has to know
+        return process
+
+    util.spawnv_passfds = slow_start
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_workers_start_shows_no_traceback(
+    tmp_path: Path, command: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(SLOW_START, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "slow"))
+    process = command("--workers", "2", "--trials", "30")
+    until = time.monotonic() + 60
+    while not list(tmp_path.glob("started.*")):
+        assert time.monotonic() < until
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("hush: stopped: 0 of 45 cells are kept in out")

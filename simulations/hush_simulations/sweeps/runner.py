@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from multiprocessing.synchronize import Event
 
@@ -94,7 +94,9 @@ def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int
     stopped = context.Event()
     pool = ProcessPoolExecutor(min(workers, len(works)), context, _begin, (stopped,))
     try:
-        for future in as_completed([pool.submit(make_cell, work) for work in works]):
+        with _interrupt_held_back():
+            futures = [pool.submit(make_cell, work) for work in works]
+        for future in as_completed(futures):
             yield future.result()
     except BrokenProcessPool as error:
         raise HushError(
@@ -104,6 +106,31 @@ def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int
     finally:
         stopped.set()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait until the block ends. Processes that it starts never receive it, not even while they begin.
+
+    They inherit the mask. This process needs a handler too: where a thread of a library, without the mask, takes the
+    signal, Python raises in the main thread.
+    """
+    arrived: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    notes = handler is not None and threading.current_thread() is threading.main_thread()
+    if notes:
+        signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    masks = hasattr(signal, "pthread_sigmask")  # not on Windows
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else ()
+    try:
+        yield
+    finally:
+        if masks:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if notes:
+            signal.signal(signal.SIGINT, handler)
+    if arrived:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _begin(stopped: Event) -> None:
