@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiomqtt
 from servers import Mosquitto, need
+from stored import read_ids
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.broker.mqtt import MqttBroker
@@ -60,7 +61,7 @@ def counted(path: Path) -> int:
     """How many reports are counted; the rows and the tally agree."""
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")  # both from one snapshot: the aggregator goes on committing
-        (rows,) = reader.execute("SELECT count(*) FROM report").fetchone()
+        rows = len(read_ids(reader))
         (n,) = reader.execute("SELECT coalesce(sum(n), 0) FROM tally").fetchone()
     assert rows == n
     return int(n)

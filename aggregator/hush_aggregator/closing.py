@@ -12,8 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import NoReturn
 
-from hush_aggregator.store import SqliteStore
-from hush_aggregator.store.base import Store, TaskState, Worker
+from hush_aggregator.store.base import ServedStore, Store, TaskState, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.errors import StoreError
 from hush_common.task import CLOCK_SKEW
@@ -98,7 +97,7 @@ class TaskCloser:
         await self._report(silent - self._silent)
         self._silent = silent
         for task_id in sorted(over):
-            await self._work(partial(self._store.close_task, task_id))
+            await self._work(partial(self._store.close_task, task_id, at=now))
         if over:
             await self._work(self._tasks.refresh)
             await self.refresh()
@@ -126,11 +125,11 @@ def _now() -> datetime:
 class ClockCheck:
     """Compares the clock with the newest day in the store, and with the day of the build (`made`).
 
-    With `accept`, the clock is trusted, and the store continues from today.
+    With `accept`, the clock is trusted, and the store continues from today, releases included.
     """
 
     def __init__(
-        self, store: SqliteStore, *, accept: bool = False, made: date = MADE, now: Callable[[], datetime] = _now
+        self, store: ServedStore, *, accept: bool = False, made: date = MADE, now: Callable[[], datetime] = _now
     ) -> None:
         self._store = store
         self._now = now
@@ -140,6 +139,7 @@ class ClockCheck:
         if accept:
             self._newest = date.min
             store.note_day(self._today())
+            store.set_back_releases(int(now().timestamp()))
 
     def problem(self) -> str | None:
         """Return why the clock cannot be right, if so."""

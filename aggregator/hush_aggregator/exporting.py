@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
-from hush_aggregator.store import SqliteReader
 from hush_aggregator.store.base import StoreReader
+from hush_aggregator.store.location import StoreAddress, open_reader
 from hush_aggregator.tasks import check_round, row_of, stored_task
 from hush_common.errors import OptionError, StoreError
 from hush_common.files import draft_of, sync
@@ -18,8 +19,15 @@ from hush_common.wire import Report
 _PORTION = 16_384
 
 
-def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> int:
-    """Write the reports of a round, or of all, and return how many there are; the file is there whole, or not at all.
+class Exported(NamedTuple):
+    """What an export has, and what it cannot have."""
+
+    reports: int
+    dropped: dict[int, int]  # reports counted in the rounds whose ids and bodies were dropped by policy, by round
+
+
+def export_reports(store: StoreAddress, task_id: str, out: Path, round_: int | None) -> Exported:
+    """Write the reports of a round, or of all, and return what was written; the file is there whole, or not at all.
 
     Raises:
         OptionError: the file is there already, or pyarrow is missing for one of Parquet.
@@ -30,8 +38,8 @@ def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> 
         raise OptionError("--out", f"{out} already exists; name a new file, or remove it")
     if out.suffix == ".parquet":
         need_arrow("--out")
-    with SqliteReader(store) as opened:
-        task, reports = reports_of(opened, task_id, round_)
+    with open_reader(store) as opened:
+        task, reports, dropped = reports_of(opened, task_id, round_)
         counted = _Counted(reports)
         try:
             with draft_of(out) as draft:
@@ -41,11 +49,11 @@ def export_reports(store: Path, task_id: str, out: Path, round_: int | None) -> 
                 draft.replace(out)
         except OSError as error:
             raise StoreError(f"{out}: cannot be written ({error.strerror}); name a directory with room") from error
-    return counted.count
+    return Exported(counted.count, dropped)
 
 
-def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Task, Iterator[Report]]:
-    """A task and its reports, of a round or of all.
+def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Task, Iterator[Report], dict[int, int]]:
+    """Return a task, its reports of a round or of all, released or not, and what was dropped as in `Exported`.
 
     Raises:
         StoreError: the store cannot be read.
@@ -55,8 +63,9 @@ def reports_of(store: StoreReader, task_id: str, round_: int | None) -> tuple[Ta
     task = stored_task(row.payload)
     if round_ is not None:
         check_round(task, round_)
-    rounds = range(store.latest_round(task.digest) + 1) if round_ is None else [round_]
-    return task, chain.from_iterable(store.reports(task.digest, number) for number in rounds)
+    rounds = [one for one in store.stored_rounds(task.digest) if round_ in (None, one.round)]
+    dropped = {one.round: one.n for one in rounds if one.dropped}
+    return task, chain.from_iterable(store.reports(task.digest, one.round) for one in rounds), dropped
 
 
 def need_arrow(option: str) -> None:

@@ -13,12 +13,12 @@ from typing import Any, TypeVar, TypeVarTuple, Unpack
 from hush_aggregator.estimate.estimates import Estimate, Interval, Intervals, PartEstimate
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
-from hush_aggregator.store.base import StoreReader
+from hush_aggregator.store.base import WHOLE_TASK, StoreReader
 from hush_aggregator.tally import Tally
 from hush_aggregator.tasks import stored_task
 from hush_common.epsilon import decimal_text
 from hush_common.errors import TaskError
-from hush_common.task import Task
+from hush_common.task import Task, interval_text
 from hush_common.untrusted import ESTIMATE, read_json
 from hush_common.wire import Refusal
 
@@ -39,7 +39,8 @@ class RoundCounts:
     tally: Tally  # its reports
     refused: Mapping[Refusal, int]  # reports refused under the name of the task (all rounds), by reason
     closed: bool = False  # whether no device answers it any more
-    final: bool = False  # whether nothing counts any more
+    final: bool = False  # whether nothing counts any more, and this is all of it
+    released_at: datetime | None = None  # when, of a task with a release policy; None before its first release
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,10 @@ class Result:
         }
         if task.enrolled is not None:
             document["enrolled"] = task.enrolled
+        if task.release_from is not None:
+            document["release_from"] = task.release_from
+        if task.release_every is not None:
+            document["release_every"] = interval_text(task.release_every)
         if self.flags:
             document["flags"] = list(self.flags)
         document |= {name: True for name, true in (("closed", self.closed), ("final", self.final)) if true}
@@ -145,7 +150,7 @@ def result_of(counted: RoundCounts, made: Estimate | Failure, confidence: float,
         estimate,
         counted.refused,
         confidence,
-        updated_at,
+        counted.released_at or updated_at,
         closed=counted.closed,
         final=counted.final,
     )
@@ -494,7 +499,12 @@ def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime
     """Read the counts of a round, by default the latest with a report. Blocks; may raise StoreError."""
     if round_ is None:
         round_ = store.latest_round(task.digest)
-    final = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
+    final = is_marked = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally
+    released_at = None
+    if task.has_release_policy:
+        release = store.release_of(task.digest)
+        final = release is not None and not release.closed.isdisjoint((round_, WHOLE_TASK))
+        released_at = None if release is None else datetime.fromtimestamp(release.at, UTC)
     tally, refused = store.tally(task.digest, round_), store.refusals(task.id)
-    closed = final or (task.closes is not None and now >= task.closes)
-    return RoundCounts(task, round_, tally, refused, closed=closed, final=final)
+    closed = is_marked or (task.closes is not None and now >= task.closes)
+    return RoundCounts(task, round_, tally, refused, closed=closed, final=final, released_at=released_at)

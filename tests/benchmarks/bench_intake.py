@@ -1,9 +1,11 @@
 """How quickly `hush serve` counts a backlog, next to `mosquitto_sub` (C) that drains the same one, and to another hush.
 
 python tests/benchmarks/bench_intake.py [--rounds 5] [--reports 100000] [--against PYTHON]
+python tests/benchmarks/bench_intake.py --millions 10 [--frame 1 100]
 
 Everything waits on a mosquitto with `max_inflight_messages 1000`, one topic for each of 20 000 devices; the store is
-empty and durable. The programs take turns. PYTHON is the interpreter of another checkout.
+empty and durable. The programs take turns. PYTHON is the interpreter of another checkout. With `--millions` hush counts
+so many reports in one drain, and each million is timed.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from servers import Mosquitto, need
 
 from hush_common.task import make_task
 
+_MILLION = 1_000_000
 _SETTINGS = "max_queued_messages 0\nmax_inflight_messages 1000"
 _NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 
@@ -46,6 +49,29 @@ def hush(broker: Mosquitto, directory: Path, reports: int, frame: int) -> dict[s
     return {"rate": rest / seconds, "processor_us": 1e6 * spent / rest, "mb": memory}
 
 
+def millions(broker: Mosquitto, directory: Path, reports: int, frame: int) -> dict[str, float]:
+    """Print the rate of each million."""
+    (directory / "task.json").write_bytes(_NUMBER.payload)
+    options = ("--task", str(directory / "task.json"))
+    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    service.until_subscribed()
+    service.stop()
+    fill(broker.port, _NUMBER, range(reports), frame=frame)
+    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    while not (before := service.counted()):
+        time.sleep(0.002)
+    began, used = time.monotonic(), service.processor_s
+    for goal in range(_MILLION, reports + 1, _MILLION):
+        while (now := service.counted()) < goal:
+            time.sleep(0.01)
+        rate, spent = (now - before) / (time.monotonic() - began), service.processor_s - used
+        each = f"{rate:.0f} a second, {1e6 * spent / (now - before):.2f} µs of processor time"
+        sys.stderr.write(f"  million {goal // _MILLION}: {each}, {service.resident_mb:.0f} MB\n")
+        began, used, before = time.monotonic(), service.processor_s, now
+    service.stop()
+    return {}
+
+
 def mosquitto_sub(broker: Mosquitto, _: Path, reports: int, frame: int) -> dict[str, float]:
     """Reports a second of the C client, which keeps nothing."""
     command = [need("mosquitto_sub"), "-p", str(broker.port), "-i", "sub", "-c", "-q", "1", "-t", "hush/v1/reports/#"]
@@ -56,6 +82,9 @@ def mosquitto_sub(broker: Mosquitto, _: Path, reports: int, frame: int) -> dict[
     return {"rate": reports / (time.monotonic() - began), "processor_us": 0.0, "mb": 0.0}
 
 
+PROGRAMS = {"hush": hush, "mosquitto_sub": mosquitto_sub, "millions": millions}
+
+
 def once(program: str, reports: int, frame: int) -> dict[str, float]:
     """One drain, on a broker of its own."""
     with tempfile.TemporaryDirectory() as name:
@@ -64,7 +93,7 @@ def once(program: str, reports: int, frame: int) -> dict[str, float]:
         broker = Mosquitto(directory / "broker", settings=_SETTINGS)
         broker.start()
         try:
-            return (hush if program == "hush" else mosquitto_sub)(broker, directory, reports, frame)
+            return PROGRAMS[program](broker, directory, reports, frame)
         finally:
             broker.stop()
 
@@ -76,12 +105,16 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=100_000)
     parser.add_argument("--against", default="")
     parser.add_argument("--frame", type=int, nargs="*", default=[1, 100])
+    parser.add_argument("--millions", type=int, default=0)
     parser.add_argument("--once", default="")
     options = parser.parse_args()
     if options.once:
         sys.stdout.write(json.dumps(once(options.once, options.reports, options.frame[0])))
         return
-    for frame in options.frame:
+    for frame in options.frame if options.millions else ():
+        sys.stderr.write(f"{options.millions} million reports, {frame} a message\n")
+        once("millions", options.millions * _MILLION, frame)
+    for frame in () if options.millions else options.frame:
         reports = options.reports * (10 if frame > 1 else 1)
         programs = {"hush": (sys.executable, "hush")}
         if options.against:

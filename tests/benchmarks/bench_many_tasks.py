@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
+from stored import stored_ids
 
 from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.store import SqliteStore
@@ -201,9 +202,7 @@ def minutes(count: int, seconds: float) -> None:
                     assert time.monotonic() - waited < 60, f"{n} of {len(sent)}"
             late, end = time.monotonic() - waited, began + seconds
             spent = (processor(server.pid) - spent) / (time.monotonic() - began)
-            with closing(sqlite3.connect(store, timeout=30)) as reader:
-                kept = {row[0] for row in reader.execute("SELECT id FROM report")}
-            assert kept == set(sent)
+            assert {*stored_ids(store)} == set(sent)
             gaps = [
                 max(after - before for before, after in zip([began, *inside], [*inside, end], strict=True))
                 for times in (watcher.times.get(task.id, []) for task in tasks)

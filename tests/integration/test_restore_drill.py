@@ -19,6 +19,7 @@ import pytest
 from chaos import Serve, spent
 from counting import refused
 from servers import Mosquitto
+from stored import stored_ids
 
 from hush_aggregator.recalls import RecallReason
 from hush_client import Gateway
@@ -175,8 +176,7 @@ def rows_of(store: Path) -> int:
 
 
 def ids_counted(store: Path) -> set[bytes]:
-    with closing(sqlite3.connect(store)) as reader:
-        return {bytes(one) for (one,) in reader.execute("SELECT id FROM report")}
+    return {*stored_ids(store)}
 
 
 def ids_made(state: Path) -> set[bytes]:

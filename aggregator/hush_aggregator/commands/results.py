@@ -14,7 +14,7 @@ import typer
 from hush_aggregator.commands.task import Id, JsonOption, StoreOption
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
-from hush_common.terminal import Column, Row, Table, show
+from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=Fa
 def results(
     task: Id,
     *,
-    store: Annotated[Path | None, typer.Option(help="The store of its aggregator.")] = None,
+    store: Annotated[str | None, typer.Option(help="The store of its aggregator.")] = None,
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="Without a store: print what is retained at this broker.")
     ] = "",
@@ -94,11 +94,11 @@ def _document(found: "Result | ForeignResult", *, pooled: bool) -> Mapping[str, 
     return {("rounds" if name == "round" else name): rounds.get(name, value) for name, value in document.items()}
 
 
-def _stored(task: str, store: Path, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
+def _stored(task: str, store: str, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
     from hush_aggregator.result import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
-    from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_reader, parse_store  # noqa: PLC0415 - as above
 
-    with SqliteReader(store) as opened:
+    with open_reader(parse_store(store)) as opened:
         row = next((row for row in opened.task_rows() if row.id == task and row.payload), None)
         if row is None:
             raise TaskError("task", f"{task[:80]!r} is not in this store; see hush task list --store")
@@ -174,7 +174,11 @@ def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") ->
     used = [name for name in COLUMNS if any(row[name] for row in rows)]
     columns = [Column(name, right=name in _RIGHT) for name in used]
     show([Table(columns, [Row([row[name] for name in used]) for row in rows])])
+    if any(not one.estimate.n and not _RELEASE.isdisjoint(one.to_document()) for one in found):
+        show([Sentence("n is 0 until the first release: see release_from and release_every of the task.")])
 
+
+_RELEASE = {"release_from", "release_every"}
 
 export_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -190,14 +194,20 @@ def export(
     """Write the counted reports of a task to a file, whether its aggregator runs or not.
 
     A row for each report: round, its random id, and the integers of its body, as devices sent them. There is neither a
-    sender nor a time: the store has none. Rows are in the order of their ids.
+    sender nor a time: the store has none. Rows are in the order of their ids. Reports that are not released yet are
+    among them: whoever has the store sees everything.
     """
     from hush_aggregator.exporting import export_reports  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
 
     if out.suffix not in (".csv", ".parquet"):
         raise OptionError("--out", "ends in neither .csv nor .parquet; name such a file")
-    count = export_reports(store, task, out, round_)
+    count, dropped = export_reports(parse_store(store), task, out, round_)
     if as_json:
-        print(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count}))
-    else:
-        print(printable(f"wrote {out}: {count} reports"))
+        facts = {"dropped": {str(number): n for number, n in dropped.items()}} if dropped else {}
+        print(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count, **facts}))
+        return
+    print(printable(f"wrote {out}: {count} reports"))
+    if dropped:
+        rounds = f"round {next(iter(dropped))}" if len(dropped) == 1 else f"{len(dropped)} rounds"
+        print(f"not in it: {sum(dropped.values())} reports of {rounds}, dropped by the retention; their sums stay")

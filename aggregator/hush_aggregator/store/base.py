@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,21 @@ from hush_common.wire import Refusal, Report
 UNKNOWN = "(unknown)"
 """Where refusals are counted whose task nobody published; no task id contains a bracket. One bucket for all of them,
 so that inventing names does not grow the store."""
+
+
+WHOLE_TASK = -1
+"""The round of a mark that closes a whole task."""
+
+
+Round = tuple[bytes, int]
+"""Digest and number of a round."""
+
+
+class DamagedError(Exception):
+    """What was read of a store is not what was written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not what was written")
 
 
 class Origin(StrEnum):
@@ -93,8 +110,29 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """The last release of a task with a release policy."""
+
+    at: int  # when, in seconds since 1970
+    closed: frozenset[int] = frozenset()  # the rounds that were closed by then; `WHOLE_TASK` is all of them
+    refused: Mapping[Refusal, int] = field(default_factory=dict)  # reports refused under the name of the task
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRound:
+    """What the operator has of a round with reports, whether it is released or not."""
+
+    digest: bytes  # of its task, 32 bytes
+    round: int
+    n: int  # reports counted
+    dropped: bool = False  # whether their ids and bodies were dropped by policy, or are being dropped
+    dropping: bool = False  # whether that is not finished
+    closed_at: int | None = None  # when it was marked as closed, in seconds since 1970; None if it is not
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCount:
-    """What is counted of a task, and whatever else its document follows from but for the clock."""
+    """What is released of a task, and whatever else its document follows from but for the clock."""
 
     id: str  # its name
     digest: bytes  # of its payload, 32 bytes
@@ -104,6 +142,7 @@ class TaskCount:
     refused: Mapping[Refusal, int] = field(default_factory=dict)  # reports refused under its name, by reason
     closed: int = 0  # how many of its rounds are closed; the whole task is one more
     state: TaskState = TaskState.OPEN  # open, withdrawn or closed
+    released_at: int = 0  # when its figures were released, in seconds since 1970; 0 without a release policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +162,30 @@ class CommitOutcome:
     foreign: int = 0
     commit_s: float = 0.0  # how long the transaction took, in seconds
     acknowledged_s: float = 0.0  # seconds from when the batch was taken until all of it was acknowledged
+    # whether it was a batch; else what was counted before of tasks with a release policy, and is released now
+    is_batch: bool = True
+
+
+class Dropped(NamedTuple):
+    """What is left of a round whose reports were dropped."""
+
+    width: int  # how many integers each of their bodies had
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """What a store has beside reports, tallies and refusals."""
+
+    identity: str  # that its estimates bear
+    session: str  # id of its session on the broker
+    newest: str  # the newest day on which it was in use, as written; empty if unknown
+    tasks: Sequence[TaskRow]
+    marks: Mapping[Round, int]  # what is closed, and when it was marked, in seconds since 1970
+    recalls: Sequence[StoredRecall]
+    releases: Mapping[bytes, Release]  # by the digest of a task
+    released: Mapping[Round, Tally]  # of tasks with a release policy: at their last release
+    dropped: Mapping[Round, Dropped]  # by policy, or being dropped
 
 
 K = TypeVar("K")
@@ -137,7 +200,11 @@ class Worker(Protocol):
 
 
 class StoreReader(Protocol):
-    """What can be read of a durable memory, by several threads at once."""
+    """What can be read of a durable memory, by several threads at once.
+
+    Of a task with a release policy, counts and tallies are those of the last release: what was counted since then is in
+    none of them, so that nobody can publish it by mistake. Only `stored_rounds` and `reports` are about all of it.
+    """
 
     @property
     def public_identity(self) -> str:
@@ -189,15 +256,25 @@ class StoreReader(Protocol):
     def counted_since(self, digest: bytes, round_: int) -> int:
         """How many reports are counted in this round and all later ones."""
 
+    def release_of(self, digest: bytes) -> Release | None:
+        """The last release of a task; None if there was none, or if it has no release policy."""
+
+    def stored_rounds(self, digest: bytes | None = None) -> list[StoredRound]:
+        """The rounds with a counted report, of a task or of all, released or not: for the operator alone."""
+
     def recalls(self) -> list[StoredRecall]:
         """The last recall of each task."""
 
     def broker(self) -> BrokerMemory:
         """What is known of the broker."""
 
-    def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
-        """The counted reports of a round, in the order of their random ids, which says nothing about the devices.
+    def arrays(self, digest: bytes, round_: int) -> Iterator[tuple[NDArray[np.void], NDArray[np.int64]]]:
+        """As `reports`, some thousand at a time: ids, shape (count,), dtype `V16`, and bodies, shape (count, width)."""
 
+    def reports(self, digest: bytes, round_: int) -> Iterator[Report]:
+        """The counted reports of a round, released or not, in the order of their random ids.
+
+        That order says nothing about the devices.
         What is committed while they are read may be among them, or not.
         """
 
@@ -233,8 +310,29 @@ class Store(StoreReader, Protocol):
             refused: what it did not, by (task id or `UNKNOWN`, reason).
         """
 
-    def close_task(self, task_id: str, round_: int | None = None) -> None:
+    def release(self, digests: Sequence[bytes], at: int) -> list[str]:
+        """Release what is counted of tasks with a release policy, in one transaction; return their ids.
+
+        A round is released once it has `release_from` reports. With `release_every` a task is released at most once for
+        a time, and never for an earlier one; without it, only if a round that can be released has changed, or if a
+        round was closed.
+
+        Args:
+            digests: of the tasks; others are left out.
+            at: in seconds since 1970; with `release_every` a multiple of that.
+        """
+
+    def drop_reports(self, digest: bytes, round_: int) -> bool:
+        """Close a round, then drop the ids and bodies of its reports; return whether to call again.
+
+        The first call sets the marks, `closed` and `dropped`, in one transaction. Each further call deletes a portion.
+        Tallies stay. From the first call on, every report of the round is refused as `closed`.
+        """
+
+    def close_task(self, task_id: str, round_: int | None = None, at: datetime | None = None) -> None:
         """Mark a round, or the whole task and end its recall. From then on nothing counts there.
+
+        `at` is the time of the mark, by default now; the first one stays.
 
         Raises:
             TaskError: there is no such task.
@@ -251,6 +349,93 @@ class Store(StoreReader, Protocol):
 
     def reacted_to_restoring(self) -> None:
         """Note that nothing is left to do because it was put back from a backup."""
+
+
+class OpenedStore(StoreReader, Protocol):
+    """A reader that is to be closed."""
+
+    def close(self) -> None:
+        """Let go of the file or the connection; calling it again does nothing."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def newest_day(self) -> date | None:
+        """The newest day (UTC) on which it was in use, as far as was noted."""
+
+    def counted_tally(self, digest: bytes, round_: int) -> Tally:
+        """The tally of a round, released or not: for the operator alone."""
+
+    def counted_refusals(self) -> dict[tuple[str, Refusal], int]:
+        """Reports refused, by task and reason, released or not: for the operator alone."""
+
+    def stored_rows(self) -> StoredRows:
+        """What it has beside reports, tallies and refusals."""
+
+
+class FillableStore(Protocol):
+    """A new store into which another one is copied."""
+
+    def add_tasks(self, tasks: Sequence[Task], origin: Origin = Origin.FILE) -> list[bytes]:
+        """See `Store.add_tasks`."""
+
+    def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
+        """See `Store.commit`."""
+
+    def counted_tally(self, digest: bytes, round_: int) -> Tally:
+        """See `OpenedStore.counted_tally`."""
+
+    def put_rows(self, rows: StoredRows) -> None:
+        """Take over all else, last of all: the store is whole then, and marked as put back from a backup."""
+
+
+class StoreEditor(OpenedStore, Protocol):
+    """What commands write, whether an aggregator counts meanwhile or not: that one sees what was written."""
+
+    def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
+        """See `Store.add_task`."""
+
+    def set_state(self, task_id: str, state: TaskState) -> None:
+        """Set the state of a task; raise TaskError if it is closed, perhaps by another process since then."""
+
+    def set_owners(self, owners: Sequence[Owner]) -> None:
+        """See `Store.set_owners`."""
+
+    def close_task(self, task_id: str, round_: int | None = None, at: datetime | None = None) -> None:
+        """See `Store.close_task`."""
+
+    def recall(self, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None) -> list[StoredRecall]:
+        """See `Store.recall`."""
+
+    def forget(self, task_id: str) -> None:
+        """Close a task, and delete its reports, tallies, counters and recall; its id, digest and mark stay.
+
+        In portions, so that an aggregator that runs need not wait. Interrupted, it is to be called again.
+
+        Raises:
+            TaskError: no such task.
+        """
+
+
+class ServedStore(OpenedStore, Store, Protocol):
+    """The store of an aggregator that runs."""
+
+    @property
+    def identity(self) -> str:
+        """A random name of its session on the broker, made once: 32 hexadecimal digits that nobody can guess."""
+
+    def note_day(self, day: date) -> None:
+        """Note that it is in use on that day, even if a later one was noted."""
+
+    def set_back_releases(self, now: int) -> None:
+        """Let no release be later than now, in seconds since 1970: the clock was wrong when it was made."""
+
+    def forget_senders(self) -> None:
+        """Delete what the quotas know of rounds that are closed, or open for too long."""
 
 
 def only_sender(names: Sequence[str]) -> str | None:

@@ -32,7 +32,7 @@ from pathlib import Path
 from hush_aggregator.store.reading import is_closed, translated
 from hush_common.files import make_private_file
 
-_DAYS = 30
+KEPT_DAYS = 30
 _TABLES = """
 CREATE TABLE IF NOT EXISTS token (one INTEGER PRIMARY KEY CHECK (one = 1), held BLOB NOT NULL, pending BLOB NOT NULL)
 STRICT;
@@ -69,6 +69,11 @@ def quota_file(store: Path) -> Path:
     return store.with_name(f"{store.name}.quota")
 
 
+def sender_hash(key: bytes, sender: str) -> bytes:
+    """Return what is kept of a sender under the key of a round."""
+    return hmac.digest(key, sender.encode(), hashlib.sha256)[:16]
+
+
 class Quotas:
     """The file of quotas of one store, used under the store's lock. Raises StoreError if it cannot be made."""
 
@@ -95,7 +100,7 @@ class Quotas:
         with translated(self._path), self._transaction() as run:
             held = _token(store)
             _settle(run, held)
-            charging = Charging(run, self._limits, _today(self._now()))
+            charging = Charging(run, self._limits, days(self._now()))
             yield charging
             if charging.counts:
                 token = secrets.token_bytes(16)
@@ -109,9 +114,9 @@ class Quotas:
         """Delete what is kept of rounds that are closed, or older than 30 days, and their keys."""
         with translated(self._path), self._transaction() as run:
             _settle(run, _token(store))
-            today = _today(self._now())
+            today = days(self._now())
             for number, digest, round_, day in run.execute("SELECT number, digest, round, day FROM round").fetchall():
-                if is_closed(store, digest, round_) or today - day >= _DAYS:
+                if is_closed(store, digest, round_) or today - day >= KEPT_DAYS:
                     _delete(run, number)
 
     @contextmanager
@@ -149,7 +154,7 @@ class Charging:
         number, key = self._round(digest, round_)
         left = self._left.get((number, sender))
         if left is None:
-            hash_ = hmac.digest(key, sender.encode(), hashlib.sha256)[:16]
+            hash_ = sender_hash(key, sender)
             query = "SELECT n FROM charge WHERE round = ? AND sender = ?"
             (used,) = self._run.execute(query, (number, hash_)).fetchone() or (0,)
             left = self._left[number, sender] = self._limits.of(sender) - used
@@ -168,7 +173,7 @@ class Charging:
         if found is None:
             query = "SELECT number, key, day FROM round WHERE digest = ? AND round = ?"
             row = self._run.execute(query, (digest, round_)).fetchone()
-            if row is not None and self._today - row[2] >= _DAYS:
+            if row is not None and self._today - row[2] >= KEPT_DAYS:
                 _delete(self._run, row[0])
                 row = None
             if row is None:
@@ -218,5 +223,6 @@ def _delete(run: sqlite3.Connection, number: int) -> None:
     run.execute("DELETE FROM round WHERE number = ?", (number,))
 
 
-def _today(now: datetime) -> int:
+def days(now: datetime) -> int:
+    """Return the days since 1970."""
     return int(now.timestamp()) // 86_400

@@ -1,45 +1,55 @@
 """The store in one SQLite file: one writer, one transaction a batch, on disk when `commit` returns."""
 
+import json
 import logging
 import sqlite3
 import stat
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from datetime import date
-from itertools import chain
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from datetime import UTC, date, datetime
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.store.base import (
+    WHOLE_TASK,
     Accepted,
     BrokerMemory,
     CommitOutcome,
+    DamagedError,
     Origin,
     Owner,
+    Round,
     StoredRecall,
+    StoredRows,
     TaskState,
-    note_sender,
-    only_sender,
+)
+from hush_aggregator.store.counting import Counted, are_first, charge, count_batch, counted, fold_new, sort_new, split
+from hush_aggregator.store.lsm import (
+    SALT_BYTES,
+    ReportTree,
+    SeriesDeletion,
+    make_keys,
+    series_number,
 )
 from hush_aggregator.store.quotas import Charging, Limits, Quotas, quota_file
 from hush_aggregator.store.reading import (
-    WHOLE_TASK,
+    DROPPED,
+    DROPPING,
     SqliteReader,
     check,
     closed_rounds,
-    damaged,
     delete_recall,
     end_recalls,
     prepare,
+    read_series,
     read_tallies,
-    seal,
+    release_task,
+    tally_values,
+    task_values,
     translated,
     write_broker,
     write_recalls,
@@ -52,19 +62,21 @@ from hush_common.task import Task
 from hush_common.wire import Refusal
 
 _LOG = logging.getLogger("hush.aggregator")
-_PORTION = 10_000
+_PORTION = 100_000  # reports: a transaction of some tenths of a second
+_SERIES_OF_TASK = "SELECT width, ordinal FROM series WHERE digest = ?"
+_ADD_SERIES = "INSERT INTO series (digest, round, width) VALUES (?, ?, ?)"
+_CLOSE = "INSERT OR IGNORE INTO closed VALUES (?, ?, ?)"
 _SET_OWNER = """
 UPDATE task SET owner = ?, term = ?, taken_from = ? WHERE id = ? AND taken_from = ifnull(?, taken_from)
-"""
-_DELETE_SOME = """
-DELETE FROM report WHERE (task, round, id) IN (
-    SELECT task, round, id FROM report WHERE task = (SELECT number FROM numbered WHERE digest = ?) LIMIT ?
-)
 """
 
 
 class SqliteWriter(SqliteReader):
     """The tasks of a store can be written. Threads and processes wait for each other's transactions."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._deletions: dict[Round, SeriesDeletion] = {}  # of reports that are being dropped
 
     def add_task(self, task: Task, origin: Origin = Origin.FILE) -> bytes:
         """See `Store.add_task`."""
@@ -90,7 +102,7 @@ class SqliteWriter(SqliteReader):
         with self._transaction() as run:
             run.executemany(_SET_OWNER, rows)
 
-    def close_task(self, task_id: str, round_: int | None = None) -> None:
+    def close_task(self, task_id: str, round_: int | None = None, at: datetime | None = None) -> None:
         """See `Store.close_task`."""
         with self._transaction() as run:
             row = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
@@ -98,10 +110,33 @@ class SqliteWriter(SqliteReader):
                 raise TaskError("task", f"{task_id[:80]!r} is not in this store; see hush task list --store")
             (digest,) = row
             mark = WHOLE_TASK if round_ is None else round_
-            run.execute("INSERT OR IGNORE INTO closed VALUES (?, ?)", (digest, mark))
+            run.execute(_CLOSE, (digest, mark, int((at or datetime.now(UTC)).timestamp())))
             if round_ is None:
                 run.execute("UPDATE task SET state = ? WHERE id = ?", (TaskState.CLOSED.value, task_id))
                 end_recalls(run, digest)
+
+    def release(self, digests: Sequence[bytes], at: int) -> list[str]:
+        """See `Store.release`."""
+        with self._transaction() as run:
+            return [task_id for digest in digests for task_id in release_task(run, digest, at)]
+
+    def drop_reports(self, digest: bytes, round_: int) -> bool:
+        """See `Store.drop_reports`."""
+        with self._transaction() as run:
+            where = "WHERE digest = ? AND round = ?"
+            row = run.execute(f"SELECT width, ordinal, dropped FROM series {where}", (digest, round_)).fetchone()  # noqa: S608 - a constant
+            state = DROPPED
+            if row is not None and row[2] == 0:
+                run.execute(_CLOSE, (digest, round_, int(datetime.now(UTC).timestamp())))
+                state = DROPPING
+            elif row is not None and row[2] == DROPPING:
+                deletion = self._deletions.setdefault((digest, round_), SeriesDeletion(run, series_number(*row[:2])))
+                state = DROPPING if deletion.go_on(_PORTION) else DROPPED
+            if row is not None and row[2] != state:
+                run.execute(f"UPDATE series SET dropped = ? {where}", (state, digest, round_))  # noqa: S608 - as above
+        if state == DROPPED:
+            self._deletions.pop((digest, round_), None)
+        return state == DROPPING
 
     def recall(self, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None) -> list[StoredRecall]:
         """See `Store.recall`."""
@@ -146,17 +181,18 @@ class SqliteEditor(SqliteWriter):
             TaskError: no such task.
         """
         self.close_task(task_id)
-        self._connection.execute("PRAGMA secure_delete = ON")
         with self._transaction() as run:
             (digest,) = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
             run.execute("UPDATE task SET payload = x'' WHERE id = ?", (task_id,))
-            run.execute("DELETE FROM tally WHERE digest = ?", (digest,))
+            for table in ("tally", "released", "release"):
+                run.execute(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 - our names
             run.execute("DELETE FROM refusal WHERE task = ?", (task_id,))
             run.execute("DELETE FROM recall WHERE task = ?", (task_id,))
-        deleted = 1
-        while deleted:
-            with self._transaction() as run:
-                deleted = run.execute(_DELETE_SOME, (digest, _PORTION)).rowcount
+        for width, ordinal in self._connection.execute(_SERIES_OF_TASK, (digest,)).fetchall():
+            deletion, more = SeriesDeletion(self._connection, series_number(width, ordinal)), True
+            while more:
+                with self._transaction():
+                    more = deletion.go_on(_PORTION)
 
     def _opened(self) -> sqlite3.Connection:
         if not self._path.is_file():
@@ -166,8 +202,9 @@ class SqliteEditor(SqliteWriter):
 
 def _add(run: sqlite3.Connection, task: Task, origin: Origin) -> bytes:
     run.execute(
-        "INSERT OR IGNORE INTO task (id, digest, payload, origin) VALUES (?, ?, ?, ?)",
-        (task.id, task.digest, task.payload, origin.value),
+        "INSERT OR IGNORE INTO task (id, digest, payload, origin, release_from, release_every) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (task.id, task.digest, task.payload, origin.value, task.release_from or 0, task.release_seconds),
     )
     run.execute(
         "UPDATE task SET origin = ? WHERE id = ? AND digest = ? AND origin = ?",
@@ -205,23 +242,25 @@ def connect(path: Path, ready: Callable[[Path, sqlite3.Connection], None]) -> sq
         with translated(path):
             ready(path, connection)
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")  # else free pages keep former runs: the order of arrival
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-_INSERT = "INSERT INTO report VALUES (?, ?, ?, ?)"
-_INSERT_IF_NEW = "INSERT OR IGNORE INTO report VALUES (?, ?, ?, ?)"
-_FIND = "SELECT 1 FROM report WHERE task = ? AND round = ? AND id = ?"
-_NUMBERS = "SELECT digest, number FROM numbered"
 _SET_TALLY = "INSERT OR REPLACE INTO tally VALUES (?, ?, ?, ?, ?)"
 _ADD_REFUSAL = """
 INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET count = count + excluded.count
 """
 
 
-_AT_ONCE = 500  # values of a statement
+_SET_RELEASED = "INSERT OR REPLACE INTO released VALUES (?, ?, ?, ?, ?)"
+_ADD_DROPPED = "INSERT INTO series (digest, round, width, dropped) VALUES (?, ?, ?, ?)"
+_PUT_TASK = """
+INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_MOST_SERIES = 1 << 16  # numbers in memory
 _MOST_KNOWN = 1 << 20  # sums of tallies in memory: at most about 40 MB
 
 
@@ -243,15 +282,17 @@ class SqliteStore(SqliteWriter):
         self._lock = take_lock(path)
         self._quotas: Quotas | None = None
         self._tallies = _Tallies()
-        self._numbered: dict[bytes, int] = {}  # committed numbers of digests; none is ever changed
-        try:
+        self._series: dict[Round, int] = {}  # numbers of committed series; none is ever changed
+        with ExitStack() as opened:
+            opened.callback(self._lock.release)
             super().__init__(path)
+            opened.callback(super().close)
+            self._tree = ReportTree(self._connection, self._salt())
             if limits is not None:
                 self._quotas = Quotas(quota_file(path), limits)
+                opened.callback(self._quotas.close)
                 self.forget_senders()
-        except BaseException:
-            self._lock.release()
-            raise
+            opened.pop_all()
 
     def close(self) -> None:
         """Close the file and let go of the lock; calling it again does nothing."""
@@ -272,20 +313,21 @@ class SqliteStore(SqliteWriter):
         with self._reading() as run:
             return str(run.execute("SELECT id FROM identity").fetchone()[0])
 
-    @property
-    def newest_day(self) -> date | None:
-        """The newest day (UTC) on which it was in use, as far as was noted."""
-        with self._reading() as run:
-            (text,) = run.execute("SELECT newest FROM identity").fetchone()
-            try:
-                return date.fromisoformat(text) if text else None
-            except ValueError:
-                raise damaged("a day") from None
-
     def note_day(self, day: date) -> None:
         """Note that it is in use on that day, even if a later one was noted."""
         with self._transaction() as run:
             run.execute("UPDATE identity SET newest = ?", (day.isoformat(),))
+
+    def set_back_releases(self, now: int) -> None:
+        """Let no release be later than now, in seconds since 1970: the clock was wrong when it was made."""
+        with self._transaction() as run:
+            run.execute("UPDATE release SET at = ? WHERE at > ?", (now, now))
+
+    def drop_reports(self, digest: bytes, round_: int) -> bool:
+        """See `Store.drop_reports`."""
+        is_to_go_on = super().drop_reports(digest, round_)
+        self._tree.forget_memory()  # it does not see what its own connection deletes
+        return is_to_go_on
 
     def reacted_to_restoring(self) -> None:
         """Note that nothing is left to do because the file was put back from a backup."""
@@ -293,49 +335,104 @@ class SqliteStore(SqliteWriter):
             run.execute("UPDATE identity SET restored = 0")
 
     def commit(self, accepted: Sequence[Accepted], refused: Mapping[tuple[str, Refusal], int]) -> CommitOutcome:
-        counted: Counter[str] = Counter()
-        refusals = Counter(refused)
-        senders: dict[tuple[str, Refusal], str | None] = {}
         with self._transaction() as run, self._charging(run) as charging:
-            numbers = self._numbers(run, {reports.task.digest for reports in accepted})
-            # Marks are read here, where nobody can set one between: a clock that goes back opens nothing again.
-            closed = closed_rounds(run, [(reports.task.digest, reports.round) for reports in accepted])
-            late: list[Accepted] = []
-            open_: list[Accepted] = []
-            for reports in accepted:
-                over = reports.late or (reports.task.digest, reports.round) in closed
-                (late if over else open_).append(reports)
-            for reports in late:
-                again = _known(run, numbers, reports)
-                refusals[reports.task.id, Refusal.CLOSED] += len(reports.ids) - again
-                refusals[reports.task.id, Refusal.DUPLICATE] += again
-            for reports, done in zip(open_, _count(run, numbers, open_, charging, self._tallies), strict=True):
-                task_id = reports.task.id
-                counted[task_id] += done.new
-                refusals[task_id, Refusal.DUPLICATE] += done.again
-                if done.over:
-                    refusals[task_id, Refusal.QUOTA] += done.over
-                    note_sender(senders, (task_id, Refusal.QUOTA), done.sender)
-            refusals = +refusals
-            run.executemany(_ADD_REFUSAL, [(task, reason.value, count) for (task, reason), count in refusals.items()])
-        by_reason: Counter[Refusal] = Counter()
-        for (_, reason), count in refusals.items():
-            by_reason[reason] += count
-        changed = {reports.task.id for reports in accepted} | {task for task, _ in refusals}
-        counted = +counted
-        return CommitOutcome(counted.total(), by_reason, frozenset(changed), refusals, senders, counted)
+            self._tree.refresh()
+            return count_batch(
+                accepted,
+                refused,
+                closed=partial(closed_rounds, run),
+                count_known=partial(self._count_known, run),
+                count=partial(self._count, run, charging=charging),
+                add_refusals=partial(run.executemany, _ADD_REFUSAL),
+            )
 
-    def _numbers(self, run: sqlite3.Connection, digests: set[bytes]) -> Mapping[bytes, int]:
-        """Return the number of each digest; in a transaction, which gives one to those that have none."""
-        if not digests <= self._numbered.keys():
-            self._numbered = dict(run.execute(_NUMBERS).fetchall())
-        missing = sorted(digests - self._numbered.keys())
-        if not missing:
-            return self._numbered
-        for start in range(0, len(missing), _AT_ONCE):
-            some = missing[start : start + _AT_ONCE]
-            run.execute(f"INSERT INTO numbered (digest) VALUES {', '.join(['(?)'] * len(some))}", some)  # noqa: S608 - place holders
-        return dict(run.execute(_NUMBERS).fetchall())  # not kept: the transaction may fail
+    def put_rows(self, rows: StoredRows) -> None:
+        """See `FillableStore.put_rows`."""
+        with self._transaction() as run:
+            run.executemany(_PUT_TASK, [task_values(row) for row in rows.tasks])
+            run.executemany(_CLOSE, [(*mark, at) for mark, at in sorted(rows.marks.items())])
+            run.executemany(_SET_RELEASED, [tally_values(*one) for one in sorted(rows.released.items())])
+            for digest, one in sorted(rows.releases.items()):
+                values = digest, one.at, json.dumps(one.refused), json.dumps(sorted(one.closed))
+                run.execute("INSERT INTO release VALUES (?, ?, ?, ?)", values)
+            for round_, (width, tally) in sorted(rows.dropped.items()):
+                run.execute(_ADD_DROPPED, (*round_, width, DROPPED))
+                run.execute(_SET_TALLY, tally_values(round_, tally))
+            for row in rows.recalls:
+                recall = row.recall
+                fields = (recall.task, recall.digest, recall.id, recall.over, row.made, int(row.ended))
+                run.execute("INSERT INTO recall VALUES (?, ?, ?, ?, ?, ?)", fields)
+            names = (rows.session, rows.identity, rows.newest, _FURTHER)
+            run.execute("UPDATE identity SET id = ?, store = ?, newest = ?, restored = 1, version = version + ?", names)
+
+    def compact(self) -> None:
+        """Merge all reports into one run, and return unused space to the disk; it takes the room of a second store.
+
+        In portions: interrupted, nothing is lost, and it is to be called again.
+        """
+        self._tree.forget_memory()  # merges of fewer runs, of which some are done in part
+        more = True
+        while more:
+            with self._transaction():
+                self._tree.refresh()
+                more = self._tree.compact(_PORTION)
+        with self._reading() as run:
+            run.execute("VACUUM")
+            run.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _count_known(self, run: sqlite3.Connection, late: Sequence[Accepted]) -> list[int]:
+        """Return how many of each of these are counted already: after the end of a round the others are refused."""
+        series = read_series(run, [(reports.task.digest, reports.round) for reports in late])
+        found = []
+        for reports in late:
+            number = series.get((reports.task.digest, reports.round))
+            keys = None if number is None else make_keys(number, reports.ids)
+            found.append(0 if keys is None else int(np.count_nonzero(self._tree.find(keys))))
+        return found
+
+    def _count(self, run: sqlite3.Connection, accepted: Sequence[Accepted], charging: Charging | None) -> list[Counted]:
+        """Store what is new and within the quotas, and add it to the tallies. Of equal ids the first wins."""
+        if not accepted:
+            return []
+        series = self._series_of(run, accepted)
+        keys = [make_keys(number, reports.ids) for number, reports in zip(series, accepted, strict=True)]
+        joined = np.concatenate(keys)
+        known = self._tree.find(joined)
+        flags = split(are_first(joined) & ~known, keys)
+        over = None if charging is None else charge(accepted, keys, split(known, keys), flags, charging)
+        self._tree.insert(sort_new(keys, accepted, flags))
+        self._tallies.add(run, fold_new(accepted, flags))
+        return counted(flags, over)
+
+    def _series_of(self, run: sqlite3.Connection, accepted: Sequence[Accepted]) -> list[int]:
+        """Return the number of the series of each; those that have none get one."""
+        rounds = {(reports.task.digest, reports.round): reports.bodies.shape[1] for reports in accepted}
+        if not rounds.keys() <= self._series.keys():
+            if len(self._series) > _MOST_SERIES:
+                self._series.clear()
+            self._series |= read_series(run, sorted(rounds))
+        series = self._series
+        missing = sorted(rounds.keys() - series.keys())
+        if missing:
+            run.executemany(_ADD_SERIES, [(*key, rounds[key]) for key in missing])
+            series = series | read_series(run, missing)  # not kept: the transaction may fail
+        return [series[reports.task.digest, reports.round] for reports in accepted]
+
+    def _salt(self) -> bytes:
+        with self._reading() as run:
+            salt: bytes = run.execute("SELECT salt FROM identity").fetchone()[0]
+            if len(salt) != SALT_BYTES:
+                raise DamagedError("the identity")
+        return salt
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with super()._transaction() as run:
+                yield run
+        except BaseException:
+            self._tree.forget_memory()
+            raise
 
     def _charging(self, run: sqlite3.Connection) -> AbstractContextManager[Charging | None]:
         return nullcontext() if self._quotas is None else self._quotas.charging(run)
@@ -360,141 +457,24 @@ def take_lock(path: Path) -> FileLock:
     return lock
 
 
-def _known(run: sqlite3.Connection, numbers: Mapping[bytes, int], reports: Accepted) -> int:
-    """How many of these are counted already; after the end of a round only those can be told from others."""
-    key = numbers[reports.task.digest], reports.round
-    return sum(run.execute(_FIND, (*key, report_id)).fetchone() is not None for report_id in reports.ids.tolist())
-
-
-_Round = tuple[bytes, int]
-"""Digest and round."""
-
-_NOBODY = Counter[str]()
-_ALONE = np.zeros(1, dtype=np.intp)
-
-_Row = tuple[int, int, bytes, bytes]
-"""Number of the digest, round, id and body of a report."""
-
-
-class _Done(NamedTuple):
-    """Reports counted, duplicate, and over a quota; the sender of the last, None for several."""
-
-    new: int
-    again: int
-    over: int = 0
-    sender: str | None = None
-
-
-def _count(
-    run: sqlite3.Connection,
-    numbers: Mapping[bytes, int],
-    accepted: Sequence[Accepted],
-    charging: Charging | None,
-    tallies: "_Tallies",
-) -> list[_Done]:
-    """Insert what is new and within the quotas, and fold exactly that into the tallies. Of equal ids the first wins."""
-    if charging is None:
-        new, over = _insert(run, numbers, accepted), [_NOBODY] * len(accepted)
-    else:
-        charged = [_charge(run, numbers, reports, charging) for reports in accepted]
-        new, over = [flags for flags, _ in charged], [+names for _, names in charged]
-    tallies.add(run, [(reports, flags) for reports, flags in zip(accepted, new, strict=True) if True in flags])
-    found = []
-    for flags, names in zip(new, over, strict=True):
-        counted, refused = flags.count(True), names.total()
-        found.append(_Done(counted, len(flags) - counted - refused, refused, only_sender([*names])))
-    return found
-
-
-def _rows(number: int, reports: Accepted, order: NDArray[np.intp] | None = None) -> list[_Row]:
-    """Return the rows of reports, in the order of receipt or in another."""
-    bodies, ids = reports.bodies, reports.ids
-    if order is not None:
-        bodies, ids = bodies[order], ids[order]
-    raw, round_, size = bodies.astype(">i8", copy=False).tobytes(), reports.round, 8 * bodies.shape[1]
-    return [(number, round_, report_id, raw[k * size : (k + 1) * size]) for k, report_id in enumerate(ids.tolist())]
-
-
-def _insert(run: sqlite3.Connection, numbers: Mapping[bytes, int], accepted: Sequence[Accepted]) -> list[list[bool]]:
-    """Insert reports; tell of each whether it is new.
-
-    In the order of the table's key, so that neighbours go to one page. Sorting is stable: of two rows with one key the
-    one received first is the new one. Most batches have nothing that is known already: they go in one call, and if one
-    row fails, all of them are taken back and inserted singly.
-    """
-    keys = [(numbers[reports.task.digest], reports.round) for reports in accepted]
-    places = sorted(range(len(accepted)), key=keys.__getitem__)
-    orders = [_order(accepted[place].ids) for place in places]
-    blocks = [_rows(keys[place][0], accepted[place], order) for place, order in zip(places, orders, strict=True)]
-    new = [[True] * len(reports.ids) for reports in accepted]
-    run.execute("SAVEPOINT rows")
-    try:
-        run.executemany(_INSERT, chain.from_iterable(blocks))
-    except sqlite3.IntegrityError:
-        run.execute("ROLLBACK TO rows")
-        for place, order, rows in zip(places, orders, blocks, strict=True):
-            for k, row in zip(order.tolist(), rows, strict=True):
-                new[place][k] = run.execute(_INSERT_IF_NEW, row).rowcount == 1
-    run.execute("RELEASE rows")
-    return new
-
-
-def _order(ids: NDArray[np.void]) -> NDArray[np.intp]:
-    """Return the order of ids of 16 bytes as SQLite has it, stable."""
-    if len(ids) == 1:
-        return _ALONE
-    halves = np.ascontiguousarray(ids).view(">u8").astype(np.uint64).reshape(-1, 2)
-    return np.lexsort((halves[:, 1], halves[:, 0]))
-
-
-def _charge(
-    run: sqlite3.Connection, numbers: Mapping[bytes, int], reports: Accepted, charging: Charging
-) -> tuple[list[bool], Counter[str]]:
-    """Insert what is new and within the quotas; which are, and how many of each sender were beyond.
-
-    One after the other, in the order of receipt: of two with one id the second counts where the sender of the first has
-    no quota left. What has no sender is not charged.
-    """
-    over, digest, round_ = Counter[str](), reports.task.digest, reports.round
-    if reports.senders is None:
-        return _insert(run, numbers, [reports])[0], over
-    rows = _rows(numbers[digest], reports)
-    new = [False] * len(rows)
-    for k, (row, sender) in enumerate(zip(rows, reports.senders, strict=True)):
-        if not charging.has_left(digest, round_, sender):  # nothing of these is written, however many they are
-            over[sender] += run.execute(_FIND, row[:3]).fetchone() is None
-        elif run.execute(_INSERT_IF_NEW, row).rowcount == 1:
-            new[k] = True
-            charging.charge(digest, round_, sender)
-    return new, over
-
-
 class _Tallies:
     """Reads and writes tallies. Those changed last stay in memory: as long as a seal is the same, so are the sums."""
 
     def __init__(self) -> None:
-        self._known: dict[_Round, tuple[bytes, Tally]] = {}  # with its seal
+        self._known: dict[Round, tuple[bytes, Tally]] = {}  # with its seal
         self._size = 0
 
-    def add(self, run: sqlite3.Connection, counted: Sequence[tuple[Accepted, list[bool]]]) -> None:
-        """Add to each tally the reports that are new; each tally is read and written once."""
-        folded: dict[_Round, Tally] = {}
-        for reports, new in counted:
-            bodies = reports.bodies[new] if False in new else reports.bodies
-            tally = fold(reports.task.randomizer, bodies.astype(np.int64, copy=False))
-            key = reports.task.digest, reports.round
-            folded[key] = folded[key].merge(tally) if key in folded else tally
+    def add(self, run: sqlite3.Connection, folded: Mapping[Round, Tally]) -> None:
+        """Add to tallies; each is read and written once."""
         before = read_tallies(run, sorted(folded), self._known)
         rows = []
         for (digest, round_), tally in sorted(folded.items(), key=itemgetter(0)):
             after = before.get((digest, round_), Tally()).merge(tally)
-            moments = str(list(after.moments))  # the same text as of `json.dumps`, in half of the time
-            sealed = seal(digest, round_, after.n, moments)
-            rows.append((digest, round_, after.n, moments, sealed))
-            self._keep((digest, round_), sealed, after)
+            rows.append(tally_values((digest, round_), after))
+            self._keep((digest, round_), rows[-1][-1], after)
         run.executemany(_SET_TALLY, rows)
 
-    def _keep(self, round_: _Round, sealed: bytes, tally: Tally) -> None:
+    def _keep(self, round_: Round, sealed: bytes, tally: Tally) -> None:
         """Even if the transaction fails: then the store has another seal."""
         _, before = self._known.pop(round_, (b"", Tally()))
         self._known[round_] = sealed, tally
@@ -504,7 +484,8 @@ class _Tallies:
             self._size -= len(oldest.moments)
 
 
-_SIDES = ("-wal", "-shm", "-journal")
+SIDES = ("-wal", "-shm", "-journal")
+"""What SQLite may leave next to a file."""
 _FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
 
 
@@ -517,6 +498,21 @@ def back_up(store: Path, file: Path) -> int:
     if file.exists():
         raise StoreError(f"{file}: already exists; name a new file, or remove it")
     return _copy(store, file, restored=False)
+
+
+def compact(store: Path) -> tuple[int, int]:
+    """Make the file of a store small; return its size in bytes before and after.
+
+    Raises:
+        StoreError: there is no such store, an aggregator uses it, it is damaged, or there is no room.
+    """
+    if not store.is_file():
+        raise StoreError(f"{store}: there is no such file; name the store of an aggregator")
+    files = [store, *(store.with_name(f"{store.name}{side}") for side in SIDES)]
+    before = sum(file.stat().st_size for file in files if file.exists())
+    with SqliteStore(store) as opened:
+        opened.compact()
+    return before, store.stat().st_size
 
 
 def put_back(file: Path, store: Path, *, replace: bool) -> int:
@@ -541,7 +537,7 @@ def _copy(source: Path, target: Path, *, restored: bool) -> int:
         with draft_of(target) as draft:
             reports = _write_copy(source, draft, restored=restored)
             _gather(target)
-            for side in _SIDES:  # of the replaced store: SQLite would take them for those of the new one
+            for side in SIDES:  # of the replaced store: SQLite would take them for those of the new one
                 target.with_name(f"{target.name}{side}").unlink(missing_ok=True)
             draft.replace(target)
     except OSError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
+from stored import drop_reports
 
 from hush_aggregator.closing import LASTING_S
 from hush_aggregator.intake import Progress
@@ -52,7 +53,7 @@ def test_a_clock_set_back_opens_no_task_again_even_once_its_ids_are_gone(world: 
     counted = frame(CLOSING)
     world.send(counted)
     world.wait(2 * HOUR)
-    world.store._connection.execute("DELETE FROM report")
+    drop_reports(world.store._path)
     world.offset -= timedelta(hours=2)
     world.send(counted, frame(CLOSING))
     assert world.n == 1
@@ -73,7 +74,7 @@ def test_a_replay_of_a_day_counts_nothing_before_the_end_or_after_it_or_once_the
     world.wait(2 * HOUR)
     world.send(*day)
     assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000}
-    world.store._connection.execute("DELETE FROM report")
+    drop_reports(world.store._path)
     world.send(*day)
     assert world.store.refusals("heights") == {Refusal.DUPLICATE: 1000, Refusal.CLOSED: 500}
     assert world.n == 500

@@ -41,48 +41,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "hush.sqlite"
 
 
-def test_a_sender_has_no_more_counted_than_its_quota_and_others_are_not_touched(path: Path) -> None:
-    with opened(path, house=5) as store:
-        assert commit(store, batch(1, 2)) == (2, {})
-        assert commit(store, batch(3, 4, 5)) == (1, {Refusal.QUOTA: 2})
-        assert commit(store, batch(6)) == (0, {Refusal.QUOTA: 1})
-        mixed = batch(*range(10, 18), sender=("meter-3", "kitchen") * 4)
-        assert commit(store, mixed) == (3, {Refusal.QUOTA: 5})
-        assert commit(store, batch(*range(20, 30), sender="house")) == (5, {Refusal.QUOTA: 5})
-        assert commit(store, batch(*range(30, 34), round_=1)) == (3, {Refusal.QUOTA: 1})
-        assert store.tally(HEIGHTS.digest, 0).n == 11
-        assert len(list(store.reports(HEIGHTS.digest, 0))) == 11
-        assert store.refusals("heights") == {Refusal.QUOTA: 14}
-
-
-def test_the_log_can_name_who_is_over_its_quota_where_all_came_from_one(path: Path) -> None:
-    with opened(path, 1) as store:
-        assert store.commit([batch(1, 2)], {}).senders == {("heights", Refusal.QUOTA): "kitchen"}
-        assert store.commit([batch(3, 4)], {}).senders == {("heights", Refusal.QUOTA): "kitchen"}
-        several = batch(5, 6, 7, 8, sender=("a", "b", "a", "b"))
-        assert store.commit([several], {}).senders == {("heights", Refusal.QUOTA): None}
-
-
-def test_what_comes_again_is_a_duplicate_and_costs_nothing(path: Path) -> None:
-    with opened(path) as store:
-        assert commit(store, batch(1, 2)) == (2, {})
-        for _ in range(5):
-            assert commit(store, batch(1, 2)) == (0, {Refusal.DUPLICATE: 2})
-        assert commit(store, batch(2, 3, 3, 1)) == (1, {Refusal.DUPLICATE: 3})
-        assert commit(store, batch(1, 2, 3, 4)) == (
-            0,
-            {Refusal.DUPLICATE: 3, Refusal.QUOTA: 1},
-        )  # a recall, and one more
-
-
-def test_of_two_reports_with_one_id_the_second_counts_where_the_first_is_beyond_its_quota(path: Path) -> None:
-    with opened(path, 1) as store:
-        both = batch(1, 2, 2, 2, sender=("meter-3", "meter-3", "house-4", "kitchen"))
-        assert commit(store, both) == (2, {Refusal.QUOTA: 1, Refusal.DUPLICATE: 1})
-        assert store.tally(HEIGHTS.digest, 0).n == 2
-        assert commit(store, batch(2, 3, sender="house-4")) == (0, {Refusal.DUPLICATE: 1, Refusal.QUOTA: 1})
-
-
 def test_without_a_quota_nobody_is_charged_and_no_file_is_made(path: Path) -> None:
     with SqliteStore(path) as store:
         store.add_task(HEIGHTS)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from stored import read_ids, stored_ids
 from typer.testing import CliRunner
 
 from hush_aggregator.commands import results, store
@@ -98,7 +99,7 @@ def test_what_is_forgotten_is_gone_and_neither_its_reports_nor_its_id_count_agai
         assert "forgotten: heights" in told(task_app, "forget", "heights", "--store", path, "--yes")
     assert rows(path) == {"heights": None, "way": TaskState.OPEN}
     with closing(sqlite3.connect(path)) as reader:
-        assert reader.execute("SELECT count(*) FROM report").fetchone() == (7,)
+        assert len(read_ids(reader)) == 7
         assert reader.execute("SELECT count(*) FROM tally").fetchone() == (1,)
     with pytest.raises(TaskError, match="which is forgotten, and tasks never change; choose another id"):
         told(task_app, "publish", file, "--store", path)
@@ -256,3 +257,24 @@ def test_a_damaged_backup_is_not_put_back_and_leaves_nothing_behind(path: Path, 
             told(store.app, "restore", wrong, "--store", tmp_path / "new")
     assert not list(tmp_path.glob("*.part"))
     assert not (tmp_path / "new").exists()
+
+
+def test_a_compacted_store_is_smaller_and_says_the_same(path: Path) -> None:
+    with SqliteStore(path) as opened:
+        for _ in range(60):
+            count(opened, HEIGHTS, 2, 500)
+    ids, before = stored_ids(path), path.stat().st_size
+    with SqliteStore(path), pytest.raises(StoreError, match="another aggregator uses this store"):
+        told(store.app, "compact", "--store", path)
+    said = json.loads(told(store.app, "compact", "--store", path, "--json"))
+    assert (said["status"], said["after"]) == ("compacted", path.stat().st_size)
+    assert path.stat().st_size < min(before, said["before"], 32 * len(ids))
+    assert sorted(stored_ids(path)) == sorted(ids)
+    with SqliteStore(path) as opened:
+        count(opened, HEIGHTS, 2, 1)
+        again = np.frombuffer(b"".join(report.id for report in opened.reports(HEIGHTS.digest, 2)), dtype="V16")
+        outcome = opened.commit([Accepted(HEIGHTS, 2, again, np.ones((len(again), 1), dtype=np.int64))], {})
+        assert (outcome.accepted, outcome.refused) == (0, {Refusal.DUPLICATE: 30_006})
+        assert opened.counted_since(HEIGHTS.digest, 0) == 30_046
+    with pytest.raises(StoreError, match="no such file"):
+        told(store.app, "compact", "--store", path.with_name("none"))

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stores import StorePlace
 
-from hush_aggregator.store import UNKNOWN, Accepted, SqliteEditor, SqliteReader, SqliteStore, TaskState
+from hush_aggregator.store import UNKNOWN, Accepted, SqliteReader, SqliteStore, TaskState
+from hush_aggregator.store.base import ServedStore
 from hush_aggregator.store.sqlite import back_up, put_back
 from hush_common.task import make_task
 from hush_common.wire import Refusal
@@ -19,13 +21,8 @@ ONCE = make_task({"id": "once", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "hush.sqlite"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as store:
+def store(place: StorePlace) -> Iterator[ServedStore]:
+    with place.open() as store:
         store.add_task(DAILY)
         store.add_task(ONCE)
         yield store
@@ -36,7 +33,7 @@ def some(count: int, round_: int, begin: int = 0) -> Accepted:
     return Accepted(DAILY, round_, ids, np.ones((count, 1), dtype=np.int64))
 
 
-def test_counts_are_those_of_all_rounds_and_of_the_latest(store: SqliteStore) -> None:
+def test_counts_are_those_of_all_rounds_and_of_the_latest(store: ServedStore) -> None:
     outcome = store.commit([some(3, 0), some(2, 3)], {("daily", Refusal.CLOSED): 4, (UNKNOWN, Refusal.MALFORMED): 1})
     assert outcome.counted == {"daily": 5}
     store.close_task("daily", 0)
@@ -50,34 +47,37 @@ def test_counts_are_those_of_all_rounds_and_of_the_latest(store: SqliteStore) ->
     assert store.commit([some(3, 3)], {}).counted == {}
 
 
-def test_a_forgotten_task_has_no_counts(store: SqliteStore, path: Path) -> None:
+def test_a_forgotten_task_has_no_counts(store: ServedStore, place: StorePlace) -> None:
     store.commit([some(3, 0)], {})
-    with SqliteEditor(path) as editor:
+    with place.edit() as editor:
         editor.forget("daily")
     assert [count.id for count in store.counts()] == ["once"]
 
 
-def test_the_version_rises_with_each_transaction_of_anybody_and_lasts(path: Path, store: SqliteStore) -> None:
+def test_the_version_rises_with_each_transaction_of_anybody_and_lasts(place: StorePlace, store: ServedStore) -> None:
     before = store.version()
     store.commit([some(1, 0)], {})
     store.commit([], {(UNKNOWN, Refusal.MALFORMED): 1})
     assert store.version() == before + 2
-    with SqliteEditor(path) as editor, SqliteReader(path) as reader:
+    with place.edit() as editor, place.read() as reader:
         editor.close_task("daily")
         assert reader.version() == store.version() == before + 3
     store.close()
-    with SqliteStore(path) as again:
+    with place.open() as again:
         assert again.version() == before + 3
 
 
-def test_what_failed_is_no_version(store: SqliteStore) -> None:
+def test_what_failed_is_no_version(store: ServedStore) -> None:
     before = store.version()
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="zero-size"):
         store.commit([Accepted(DAILY, 0, some(2, 0).ids, np.ones((2, 0), dtype=np.int64))], {})
     assert store.version() == before
 
 
-def test_a_store_that_was_put_back_goes_on_above_every_version_that_it_had(path: Path, store: SqliteStore) -> None:
+def test_a_store_that_was_put_back_goes_on_above_every_version_that_it_had(tmp_path: Path) -> None:
+    path = tmp_path / "hush.sqlite"
+    store = SqliteStore(path)
+    store.add_task(DAILY)
     back_up(path, path.with_name("backup"))
     for number in range(5):
         store.commit([some(1, 0, begin=number)], {})

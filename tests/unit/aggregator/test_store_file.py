@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hush_aggregator.store import Accepted, Origin, SqliteEditor, SqliteReader, SqliteStore, TaskRow, TaskState
+from hush_aggregator.store import Accepted, Limits, Origin, SqliteEditor, SqliteReader, SqliteStore, TaskRow, TaskState
+from hush_aggregator.store.quotas import quota_file
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.task import make_task
@@ -75,7 +76,7 @@ def test_a_store_of_an_earlier_version_is_refused_with_one_line_and_left_alone(
     with closing(sqlite3.connect(path)) as old:
         old.execute(f"PRAGMA user_version = {version}")
     before = path.read_bytes()
-    words = rf"an earlier hush that was never released \(schema {version}\), and this one reads 8; name another file"
+    words = rf"an earlier hush that was never released \(schema {version}\), and this one reads 10; name another file"
     with pytest.raises(StoreError, match=words) as caught:
         opened(path)
     assert "\n" not in str(caught.value)
@@ -142,6 +143,21 @@ def test_a_damaged_row_is_told_and_never_estimated(path: Path, damage: str) -> N
     writer.close()
     with pytest.raises(StoreError, match=r"hush\.sqlite: .* is not what was written; .*restore it from a backup"):
         everything(path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="this system does not list the files of a process")
+@pytest.mark.parametrize("damaged", ["salt", "quotas"])
+def test_a_store_that_does_not_open_leaves_nothing_open(path: Path, damaged: str) -> None:
+    fill(path)
+    if damaged == "salt":
+        with closing(sqlite3.connect(path)) as writer, writer:
+            writer.execute("UPDATE identity SET salt = x'00'")
+    else:
+        quota_file(path).mkdir()
+    with pytest.raises(StoreError) as caught:
+        SqliteStore(path, Limits(1))
+    opened = [str(entry.readlink()) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    assert not [name for name in opened if name.startswith(str(path.parent))], caught.value
 
 
 def test_no_flipped_bit_changes_an_estimate_in_silence(path: Path) -> None:

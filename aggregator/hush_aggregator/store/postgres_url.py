@@ -1,0 +1,134 @@
+"""The address of a PostgreSQL database, and connections to it."""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from hush_common.broker_url import is_loopback
+from hush_common.errors import StoreError, printable
+
+if TYPE_CHECKING:
+    from psycopg import Connection as _Connection
+
+    Connection = _Connection[tuple[Any, ...]]
+
+SCHEMES = ("postgresql://", "postgres://")
+DEFAULT_SCHEMA = "hush"
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
+_REMEDY = 'install hush with PostgreSQL: pip install "hush-ldp[postgres]"'
+_EXAMPLE = "write for example postgresql://hush@db.example/hush"
+_OURS = {  # the connection of a machine that is gone is noticed within some seconds, on both sides
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "application_name": "hush",
+}
+_SERVER_SIDE = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresUrl:
+    """An address of libpq, without its password in `str()` and `repr()`.
+
+    Attributes:
+        schema: that has the tables.
+        options: what libpq takes, the password among it.
+    """
+
+    schema: str
+    options: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> "PostgresUrl":
+        """Parse `postgresql://[user[:password]@][host][:port]/database[?schema=NAME&…]`; further options are libpq's.
+
+        A server that is not this machine has to prove its name by a certificate, unless `sslmode` says otherwise.
+
+        Raises:
+            StoreError: not such an address, or psycopg is not installed. The message repeats nothing of it, because any
+                part may be the password.
+        """
+        address, schema = _without_schema(text)
+        if not _SCHEMA.fullmatch(schema):
+            raise StoreError(
+                "postgresql://…: schema is not a name of small letters, digits and _ that begins with a letter; "
+                "leave it out, or write for example ?schema=hush"
+            )
+        options = _options(address)
+        if not options.get("dbname"):
+            raise StoreError(f"postgresql://…: the address names no database; {_EXAMPLE}")
+        hosts = [*options.get("host", "").split(","), *options.get("hostaddr", "").split(",")]
+        if not all(not host or host.startswith(("/", "@")) or is_loopback(host) for host in hosts):
+            options.setdefault("sslmode", "verify-full")
+            if options["sslmode"].startswith("verify"):
+                options.setdefault("sslrootcert", "system")
+        return cls(schema, options)
+
+    def __str__(self) -> str:
+        names = ("user", "host", "port", "dbname")
+        user, host, port, database = (quote(self.options.get(name, ""), safe=",") for name in names)
+        where = f"{user}{'@' if user else ''}{host}{':' if port else ''}{port}"
+        return f"postgresql://{where}/{database}" + (f"?schema={self.schema}" if self.schema != DEFAULT_SCHEMA else "")
+
+    def connect(self) -> "Connection":
+        """Connect; each statement is a transaction unless one is begun, and what is committed is on the disk.
+
+        Raises:
+            StoreError: the server cannot be reached, or refuses.
+        """
+        psycopg = import_psycopg()
+        try:
+            connection: Connection = psycopg.connect(**{**_OURS, **self.options}, autocommit=True)
+        except psycopg.Error as error:
+            raise StoreError(f"{self}: {first_line(error)}; see that the server runs and the login is right") from error
+        try:
+            connection.execute(f"SET search_path TO {self.schema}")
+            connection.execute("SET synchronous_commit TO on")
+            if connection.info.host and not connection.info.host.startswith("/"):
+                connection.execute(_SERVER_SIDE)
+        except psycopg.Error as error:
+            connection.close()
+            raise StoreError(f"{self}: {first_line(error)}") from error
+        return connection
+
+
+def import_psycopg() -> Any:  # noqa: ANN401 - a module
+    """Return psycopg, which only a store in PostgreSQL needs."""
+    try:
+        import psycopg  # noqa: PLC0415 - of an extra
+    except ImportError as error:
+        raise StoreError(f"a store in PostgreSQL needs psycopg; {_REMEDY}") from error
+    return psycopg
+
+
+def first_line(error: Exception) -> str:
+    """Return what a server or libpq says of an error, in one printable line."""
+    lines = str(error).strip().splitlines()
+    return printable(lines[0].strip() if lines else type(error).__name__)
+
+
+def _without_schema(text: str) -> tuple[str, str]:
+    """Split `schema` from the query of an address: libpq does not know it."""
+    address, _, query = text.partition("?")
+    schema, others = DEFAULT_SCHEMA, []
+    for option in query.split("&") if query else []:
+        name, _, value = option.partition("=")
+        if name == "schema":
+            schema = unquote(value)
+        else:
+            others.append(option)
+    return address + ("?" if others else "") + "&".join(others), schema
+
+
+def _options(address: str) -> dict[str, str]:
+    import_psycopg()
+    from psycopg import ProgrammingError  # noqa: PLC0415 - as above
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - as above
+
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(address).items() if value is not None}
+    except (ProgrammingError, UnicodeError, ValueError):
+        raise StoreError(f"postgresql://…: this is not an address that libpq understands; {_EXAMPLE}") from None
