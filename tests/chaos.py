@@ -15,6 +15,7 @@ from pathlib import Path
 from time import monotonic
 
 from servers import Mosquitto
+from stored import counted_ids
 
 from hush_aggregator.recalls import RecallReason
 from hush_client import Gateway
@@ -98,10 +99,8 @@ class Serve:
         """Rows, and n of the tally, at one moment."""
         if not self.store.exists():
             return 0, 0
-        with closing(sqlite3.connect(self.store, timeout=10)) as reader:
-            query = "SELECT (SELECT count(*) FROM report), (SELECT coalesce(sum(n), 0) FROM tally)"
-            rows, n = reader.execute(query).fetchone()
-        return rows, n
+        ids, n = counted_ids(self.store)
+        return len(ids), n
 
 
 @dataclass

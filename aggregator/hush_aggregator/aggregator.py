@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack
+from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
 from hush_aggregator.broker.session import Broker, BrokerSession, OversizeGuard
 from hush_aggregator.closing import StoreWatcher, TaskCloser
@@ -32,9 +32,13 @@ from hush_aggregator.logs import fields
 from hush_aggregator.ownership import Ownership, OwnershipClaim, shown
 from hush_aggregator.recalls import RecallManager
 from hush_aggregator.release import EstimatePublisher
+from hush_aggregator.release_schedule import ReleaseSchedule, without
 from hush_aggregator.result import Result, ResultReader, RoundCounts, utc_now
-from hush_aggregator.store.base import CommitOutcome, Store
+from hush_aggregator.retention import Retention
+from hush_aggregator.status import EstimateStatus
+from hush_aggregator.store.base import CommitOutcome, Store, TaskCount
 from hush_aggregator.tasks import KnownTasks, NoRoomError
+from hush_aggregator.workers import LeaseKeeper, SharedSession, WorkerGroup, drain
 from hush_common.aio import Backoff, cancellable, run_to_completion
 from hush_common.errors import BrokerError, LoginRefusedError, TaskError, most_severe
 from hush_common.task import Task
@@ -148,6 +152,7 @@ Ts = TypeVarTuple("Ts")
 _CLASH_S = 2.0
 _ATTEMPTS = 2
 _TASKS_S = 2.0
+_COUNTS_S = 1.0
 
 
 class SeparateConnections(NamedTuple):
@@ -177,14 +182,18 @@ class Aggregator:
         confidence: nominal coverage of the intervals, inside (0, 1).
         estimator: computes the estimates, by default in a thread; with `ProcessEstimator` slow ones delay nothing.
         clock: the time, aware.
-        on_commit: called in the event loop after each transaction; must not block.
+        on_commit: called in the event loop after each transaction, and about tasks with a release policy after each
+            release instead; must not block.
         settle_s: how long, after connecting, a report may wait for the retained message of its task.
         ready: awaited before reports are counted; until then they are not acknowledged.
         any_task: whether to count every task that appears on the broker, and not only those of the store.
         on_estimate: called with each retained estimate that this aggregator did not publish.
         login_s: seconds after which a login that the broker refuses all the time is an error; None for never.
         announcing: tells Home Assistant of the tasks; None where there is none.
+        on_published: called in the event loop with each result that was published; must not block.
+        retention: how long reports are stored after the end of their round; None for as long as their task says.
         separate: two connections instead of one, as long as the broker lets both be; None for `broker` alone.
+        group: the workers that count into this store, of which one publishes; needs `separate`. None for one alone.
     """
 
     def __init__(
@@ -204,14 +213,20 @@ class Aggregator:
         on_estimate: Callable[[bytes], object] = len,
         login_s: float | None = None,
         announcing: Announcing | None = None,
+        on_published: Callable[[Result], object] = id,
+        retention: timedelta | None = None,
         separate: SeparateConnections | None = None,
+        group: WorkerGroup | None = None,
     ) -> None:
+        self._group = group
+        self._lease = None if group is None else LeaseKeeper(group, self._in_worker)
         self._broker, self._store, self._announcing = broker, store, announcing
         self._separate = separate
         self._tasks = KnownTasks(store, tasks)
         self._name, self._clock, self._settle_s = name, clock, settle_s
         self._on_commit, self._ready = on_commit, ready
-        self._any_task = self._patient = any_task
+        self._any_task = any_task
+        self._patient = self._sees_tasks  # tasks come with the reports, and perhaps after the first of them
         self._at_start: dict[str, tuple[int, int]] = {}  # latest round and its reports, of tasks not published yet
         self._session: BrokerSession | None = None
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
@@ -226,6 +241,7 @@ class Aggregator:
             settle_s=settle_s / 5,
             on_acquired=self._on_acquired,
             on_estimate=on_estimate,
+            lease=lambda: None if self._lease is None else self._lease.number,
         )
         self._publisher = EstimatePublisher(
             self._counted,
@@ -235,6 +251,10 @@ class Aggregator:
             owns=self._ownership.owns,
             sign=self._ownership.sign,
             rank=self._tasks.rank,
+            on_published=on_published,
+        )
+        self._schedule = ReleaseSchedule(
+            store, self._tasks, work=self._in_worker, clock=clock, on_release=self._on_release
         )
         self._recalls = RecallManager(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
         self._closer = TaskCloser(
@@ -244,6 +264,9 @@ class Aggregator:
             work=self._in_worker,
             clock=clock,
             changed=self._closed,
+        )
+        self._retention = Retention(
+            store, self._tasks, retention, work=self._in_worker, clock=clock, changed=self._closer.refresh
         )
         self._oversize_guard = OversizeGuard(self._unsent, self._again)
         self._alone = ReconnectLoop(name, self._connect, login_s=login_s, unconfirmed=self._unconfirmed)
@@ -258,7 +281,7 @@ class Aggregator:
         self._has_repeated = False
         self._backlog = BacklogWatch(lambda: self._recalls.stored)
         self._watch = StoreWatcher(partial(self._in_worker, store.changes))
-        for refresh in (self._refresh, self._recalls.refresh, self._closer.refresh):
+        for refresh in (self._refresh, self._recalls.refresh, self._closer.refresh, self._schedule.refresh):
             self._watch.add_listener(refresh)
 
     @property
@@ -281,14 +304,26 @@ class Aggregator:
         self._at_start = {one.id: (one.round, one.latest) for one in await self._in_worker(self._store.counts)}
         await self._recalls.load()
         await self._closer.refresh()
-        beside = asyncio.create_task(self._backlog.run(), name="hush-backlog")
+        await self._schedule.refresh()
+        beside = [
+            asyncio.create_task(work.run(), name=f"hush-{name}")
+            for name, work in (
+                ("backlog", self._backlog),
+                ("release-schedule", self._schedule),
+                ("retention", self._retention),
+            )
+        ]
         try:
             if self._separate is not None:
                 with suppress(_OneConnectionError):
                     await cancellable(self._run_separately(), _OneConnectionError)
+            if self._group is not None:
+                raise BrokerError(self._broker.name, "a worker needs two connections: give it a --control-user")
             await self._alone.run()
         finally:
-            beside.cancel()
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
             await self._publisher.close()
             await self._recalls.close()
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
@@ -298,7 +333,11 @@ class Aggregator:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._intake.run(), name="hush-intake")
-                group.create_task(self._control.run(), name="hush-control")
+                if self._lease is None:
+                    group.create_task(self._control.run(), name="hush-control")
+                else:
+                    group.create_task(self._lease.run(self._control.run), name="hush-lease")
+                    group.create_task(self._watch.run(), name="hush-watch")
                 await asyncio.Event().wait()  # until one of them fails: see `cancellable`
         except BaseExceptionGroup as errors:
             raise most_severe(errors, least=_OneConnectionError) from errors
@@ -334,9 +373,23 @@ class Aggregator:
         )
 
     @property
+    def estimates(self) -> EstimateStatus:
+        """The state of the published estimates; read it in the event loop. Without the lease none is due here."""
+        status = self._publisher.status
+        return status if self._lease is None or self._lease.number is not None else replace(status, due=0, failed=0)
+
+    @property
     def task_limit(self) -> str:
         """Why published tasks are not counted for lack of room; empty if none is."""
         return self._tasks.limit_reached
+
+    @property
+    def _sees_tasks(self) -> bool:
+        """Whether the tasks come over the connection for reports, each before the first report that answers it.
+
+        A worker that does not publish has no other connection.
+        """
+        return self._any_task or self._group is not None
 
     def _unconfirmed(self) -> Iterable[str]:
         return self._ownership.unconfirmed
@@ -351,14 +404,19 @@ class Aggregator:
     async def _connect_intake(self) -> None:
         """Serve a connection for reports until it is lost."""
         broker = self._broker if self._separate is None else self._separate.intake
-        # Where every task is counted they come with the reports, each before the first report that answers it.
-        async with broker.connect((ALL_TASKS, ALL_REPORTS) if self._any_task else (ALL_REPORTS,)) as session:
+        reports = ALL_REPORTS if self._group is None else self._group.shared(ALL_REPORTS)
+        async with broker.connect((ALL_TASKS, reports) if self._sees_tasks else (reports,)) as session:
             self._intake.connected(broker.name)
             self._intake_is_open.set()
             try:
                 async with self._counting(session):
                     await self._wait_for_tasks()
-                    await self._receive(session)
+                    try:
+                        await self._receive(session)
+                    except asyncio.CancelledError:
+                        if self._group is not None:
+                            await drain(cast("SharedSession", session), reports, self._receive(session))
+                        raise
             except BrokerError:
                 await self._look_for_clash()
                 raise
@@ -371,7 +429,7 @@ class Aggregator:
         await self._intake_is_open.wait()
         self._control_since = asyncio.get_running_loop().time()
         try:
-            async with broker.connect(() if self._any_task else (ALL_TASKS,)) as session:
+            async with broker.connect(() if self._sees_tasks else (ALL_TASKS,)) as session:
                 self._control.connected(broker.name)
                 noting = asyncio.create_task(self._note_tasks(session), name="hush-note-tasks")
                 try:
@@ -395,7 +453,7 @@ class Aggregator:
     async def _wait_for_tasks(self) -> None:
         """Wait for the retained tasks, briefly, so that reports for other stores are recognised."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_TASKS_S):
+            async with asyncio.timeout(_TASKS_S if self._group is None else 0):
                 await self._tasks_arrived.wait()
         self._tasks_arrived.set()
 
@@ -431,6 +489,8 @@ class Aggregator:
 
     async def _serve(self, connection: BrokerSession, work: Coroutine[None, None, NoReturn]) -> NoReturn:
         """Publish and react until the connection is lost; `work` runs meanwhile."""
+        if self._lease is not None:
+            connection = cast("BrokerSession", self._lease.guard(connection))
         session = self._oversize_guard.guard(connection)
         try:
             async with asyncio.TaskGroup() as group:
@@ -441,15 +501,36 @@ class Aggregator:
                 group.create_task(self._publisher.serve(session), name="hush-release")
                 group.create_task(self._recalls.serve(session), name="hush-recalls")
                 group.create_task(self._closer.serve(), name="hush-closings")
-                group.create_task(self._watch.run(), name="hush-watch")
+                if self._lease is None:
+                    group.create_task(self._watch.run(), name="hush-watch")
+                else:
+                    group.create_task(self._watch_counts(), name="hush-counts")
                 await asyncio.Event().wait()  # until one of them fails: see `cancellable`
         except BaseExceptionGroup as errors:
             self._oversize_guard.lost()
             raise most_severe(errors, least=BrokerError) from errors
         except asyncio.CancelledError:
-            await self._publisher.release_last(session, first=partial(self._ownership.decide, session))
+            if self._lease is None or self._lease.number is not None:
+                await self._publisher.release_last(session, first=partial(self._decide_last, session))
             raise
         raise AssertionError  # a group whose body waits for ever does not end
+
+    async def _watch_counts(self) -> NoReturn:
+        """Release the estimates of what other workers have counted."""
+        version, known = -1, dict[str, TaskCount]()
+        while True:
+            there = await self._in_worker(self._store.version)
+            if there != version:
+                version = there
+                counts = {count.id: count for count in await self._in_worker(self._store.counts)}
+                changed = {task_id for task_id, count in counts.items() if known.get(task_id, count) != count}
+                self._publisher.mark(changed & self._tasks.keys())
+                known = counts
+            await asyncio.sleep(_COUNTS_S)
+
+    async def _decide_last(self, session: BrokerSession) -> None:
+        await self._ownership.decide(session)
+        await self._schedule.step()
 
     def _note_repeated(self, session: BrokerSession) -> None:
         """Log the first packet id that was in flight twice: acknowledged in order, nothing is lost by it."""
@@ -478,7 +559,7 @@ class Aggregator:
     async def _receive(self, session: BrokerSession) -> NoReturn:
         """Count batch after batch, the tasks of a batch before its reports."""
         pending = PendingReports(self._settle_s if self._patient else 0)
-        self._patient = self._any_task
+        self._patient = self._sees_tasks
         while True:
             with self._backlog.waiting():
                 deliveries = await _batch(session, until=pending.until)
@@ -526,10 +607,19 @@ class Aggregator:
         """Decode, admit, commit; then, and only then, acknowledge."""
         outcome = await self._in_worker(self._commit, reports, self._clock(), self._recalls.grace)
         session.acknowledge([report.number for report in reports])
-        self._backlog.add(outcome.accepted + sum(outcome.refused.values()))
+        if withheld := self._schedule.withheld(outcome.changed):
+            self._schedule.mark(withheld)
+            outcome = without(outcome, withheld)
+        handled = outcome.accepted + sum(outcome.refused.values())
+        self._backlog.add(handled)
         self._publisher.mark(set(outcome.changed & self._tasks.keys()))
-        if self._on_commit is not None:
+        if self._on_commit is not None and (handled or outcome.foreign or not withheld):
             self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
+
+    def _on_release(self, task_ids: set[str], outcome: CommitOutcome) -> None:
+        self._publisher.mark(task_ids)
+        if self._on_commit is not None:
+            self._on_commit(outcome)
 
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """Decode, admit and commit a batch, in the store's thread, as everything that changes the tasks."""
@@ -555,6 +645,7 @@ class Aggregator:
     async def _closed(self, task_ids: set[str]) -> None:
         """Release final estimates, clear closed tasks and end their recalls."""
         self._publisher.mark(task_ids & self._tasks.keys())
+        self._schedule.mark(task_ids)
         self._ownership.look_at(await self._in_worker(self._tasks.refreshed))
         await self._recalls.refresh()
 

@@ -135,11 +135,11 @@ class PublicationState:
     _again_after: float = 0.0
     _sent: deque[bytes] = field(default_factory=lambda: deque(maxlen=_SENT))
 
-    def sign(self, document: Mapping[str, object]) -> bytes:
+    def sign(self, document: Mapping[str, object], lease: int | None = None) -> bytes:
         """Return an estimate with this store's claim, which is about to be published."""
         assert self.mine is not None  # noqa: S101 - for the type checker: the caller checks
-        unsigned = {name: value for name, value in document.items() if name != "taken_from"}
-        self.last = encode({**unsigned, **self.mine.fields})
+        unsigned = {name: value for name, value in document.items() if name not in ("taken_from", "lease")}
+        self.last = encode({**unsigned, **self.mine.fields, **({} if lease is None else {"lease": lease})})
         self.forged = False
         self._sent.append(_fingerprint(self.last))
         return self.last
@@ -187,6 +187,7 @@ class Ownership:
         settle_s: seconds to wait for retained messages of a broker that sends them after the others.
         on_acquired: called with a task that this store publishes from now on, and with the retained claim.
         on_estimate: called with each estimate of another store.
+        lease: the number of the lease under which this worker of several publishes, for its estimates.
     """
 
     def __init__(
@@ -198,7 +199,9 @@ class Ownership:
         settle_s: float,
         on_acquired: Callable[[str, OwnershipClaim | None], object],
         on_estimate: Callable[[bytes], object],
+        lease: Callable[[], int | None] = lambda: None,
     ) -> None:
+        self._lease = lease
         self._store = store
         self._tasks = tasks
         self._in_worker = in_worker
@@ -227,7 +230,7 @@ class Ownership:
         if state is None or state.mine is None:
             return None
         self._expect(estimate_topic(task_id))
-        return state.sign(document)
+        return state.sign(document, self._lease())
 
     def unsent(self, topic: str) -> None:
         """Note that a message was not sent: it does not come back, and a task is not retained."""

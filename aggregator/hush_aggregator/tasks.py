@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.logs import fields
-from hush_aggregator.store.base import Origin, Store, StoreReader, TaskRow, TaskState
-from hush_aggregator.store.sqlite import SqliteEditor
+from hush_aggregator.store.base import Origin, Store, StoreEditor, StoreReader, TaskRow, TaskState
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import Task, decode_task, digest_of, match_published
 
@@ -345,7 +344,7 @@ def check_round(task: Task, round_: int) -> None:
         raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
 
 
-def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
+def give(store: StoreEditor, task: Task, field: str, origin: Origin) -> Given:
     """Put a task into a store, whose aggregator publishes it.
 
     Raises:
@@ -373,7 +372,7 @@ def give(store: SqliteEditor, task: Task, field: str, origin: Origin) -> Given:
     return Given("opened again", kept)
 
 
-def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
+def withdraw(store: StoreEditor, task_id: str) -> TaskRow:
     """Withdraw a task: devices no longer answer it, reports on their way still count.
 
     Raises:
@@ -387,7 +386,7 @@ def withdraw(store: SqliteEditor, task_id: str) -> TaskRow:
     return row
 
 
-def close(store: SqliteEditor, task_id: str, round_: int | None = None) -> TaskRow:
+def close(store: StoreEditor, task_id: str, round_: int | None = None) -> TaskRow:
     """Count nothing more of a task, or of one of its rounds, permanently.
 
     Raises:

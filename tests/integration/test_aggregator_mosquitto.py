@@ -86,7 +86,7 @@ async def test_a_lost_store_loses_no_waiting_report_although_its_task_comes_late
 ) -> None:
     """The broker redelivers a full window of reports before it sends the retained task that explains them."""
     async with aggregating(mosquitto, tmp_path / "first.sqlite", tasks=(HEIGHTS,)):
-        pass
+        await asyncio.to_thread(shell, "mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1")
     await asyncio.to_thread(publish, mosquitto.port, frames(3000))
     async with aggregating(mosquitto, tmp_path / "second.sqlite", tasks=(), any_task=True) as aggregator:
         await reach(tmp_path / "second.sqlite", 3000)

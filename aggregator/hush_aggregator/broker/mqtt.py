@@ -191,6 +191,10 @@ class _MqttSession:
     async def batch(self) -> list[Delivery]:
         return await self._connection.deliveries(BATCH_LIMIT)
 
+    def leave(self, topic_filter: str) -> None:
+        """End a subscription; what the broker has queued for it still comes."""
+        self._connection.unsubscribe(topic_filter)
+
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         await self._connection.publish(topic, payload, retain=retain)
 
@@ -209,7 +213,7 @@ async def warn_if_open(url: BrokerUrl, is_connected: Callable[[], bool]) -> None
     while not is_connected():  # noqa: ASYNC110 - a connection has no event, and this is in no hurry
         await asyncio.sleep(_POLL_S)
     has_login = (url.user, url.cert) != (None, None)
-    if not has_login or await _lets_in(replace(url, user=None, password=None, cert=None, key=None)):
+    if not has_login or await lets_anyone_in(replace(url, user=None, password=None, cert=None, key=None)):
         _LOG.warning(
             "%s accepts clients without a login: unless its rules forbid them to write, anyone who reaches it can take "
             "over an estimate with one message; for a broker with logins and rules, run hush broker config",
@@ -218,7 +222,8 @@ async def warn_if_open(url: BrokerUrl, is_connected: Callable[[], bool]) -> None
         )
 
 
-async def _lets_in(url: BrokerUrl) -> bool:
+async def lets_anyone_in(url: BrokerUrl) -> bool:
+    """Whether the broker accepts a connection to this address, which has no login."""
     options = Options(
         identifier=f"hush-open-{token_hex(8)}",  # a client id that is taken would end the connection of another
         payload_limit=0,

@@ -52,6 +52,7 @@ def config(
     plugins: Annotated[
         Path | None, typer.Option(help="Directory of the plugins of mosquitto 2.1, if they are not found.")
     ] = None,
+    workers: Annotated[int, typer.Option(min=0, max=1000, help="Let so many workers in, worker-1 and so on.")] = 0,
 ) -> None:
     """Write a configuration of mosquitto for hush: TLS, a password for everybody, rules, limits.
 
@@ -75,16 +76,20 @@ def config(
         listener = Listener(listen, port, ours.certificate, ours.key, user)
         return configuration(path, listener, queued=queue, plugins=found)
 
-    BrokerDirectory.create(path, fill, owner)
+    home = BrokerDirectory.create(path, fill, owner)
+    for name in (names := [f"worker-{number}" for number in range(1, workers + 1)]):
+        home.add(name, Role.AGGREGATOR)
     authority = "" if there else f"?ca={path / 'ca.pem'}"
+    first = names[0] if names else "aggregator"
+    let_in = f"hush broker add --config {path} --role aggregator aggregator\n                 "
+    login = f"--password-file {path / 'credentials' / first} --control-user {control_of(first)}"
+    store = "--group NAME --worker 1 --store postgresql://…" if names else "--store FILE"
     print(
         f"wrote {path}, for mosquitto {mosquitto}\n"
-        f"  let users in:  hush broker add --config {path} --role aggregator aggregator\n"
-        f"                 hush broker add --config {path} NAME-OF-A-DEVICE\n"
+        f"  let users in:  {'' if names else let_in}hush broker add --config {path} NAME-OF-A-DEVICE\n"
         f"  start it:      mosquitto -c {path / 'mosquitto.conf'}\n"
-        f"  count:         hush serve --broker 'mqtts://aggregator@{_in_url(host[0])}:{port}{authority}' "
-        f"--password-file {path / 'credentials' / 'aggregator'} --control-user {control_of('aggregator')} "
-        "--store FILE --task FILE"
+        f"  count:         hush serve --broker 'mqtts://{first}@{_in_url(host[0])}:{port}{authority}' "
+        f"{login} {store} --task FILE"
     )
     if there is None:
         print(

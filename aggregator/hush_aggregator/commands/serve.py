@@ -7,36 +7,44 @@ import math
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self, cast
 
 import typer
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
 from hush_aggregator.aggregator import Aggregator, SeparateConnections
+from hush_aggregator.broker.certificate import CertificateWatch
 from hush_aggregator.broker.mqtt import MqttBroker, warn_if_open
 from hush_aggregator.closing import ClockCheck
-from hush_aggregator.commands.http import LogFormatOption, http_extra
-from hush_aggregator.estimation import ProcessEstimator
+from hush_aggregator.commands.http import ADMIN_HELP, AUDIT_HELP, LogFormatOption, http_extra
+from hush_aggregator.estimation import Estimator, ProcessEstimator
 from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.intake import IntakeStatus, Progress
 from hush_aggregator.logs import Log, LogFormat, fields, logging_to
-from hush_aggregator.store import Limits, SqliteStore
-from hush_aggregator.store.base import CommitOutcome
+from hush_aggregator.notify import Notifier, notifier_of
+from hush_aggregator.store import Limits
+from hush_aggregator.store.base import CommitOutcome, ServedStore
+from hush_aggregator.store.location import StoreAddress, open_store, parse_store
+from hush_aggregator.store.postgres_url import PostgresUrl
 from hush_aggregator.tasks import check_files
 from hush_aggregator.watch.source import HttpUrl
+from hush_aggregator.workers import LeasedStore, WorkerGroup, is_group
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
-from hush_common.errors import OptionError, StoreError
-from hush_common.task import Task, read_task
+from hush_common.errors import OptionError, StoreError, TaskError
+from hush_common.task import LONGEST_POLICY, Task, parse_interval, read_task
 from hush_common.topics import is_sender, status_topic
 
 if TYPE_CHECKING:
     from hush_aggregator.http.listen import HttpListener
+    from hush_aggregator.http.shared_estimates import SharingEstimator
     from hush_aggregator.metrics import IntakeFigures, MetricValues
+    from hush_aggregator.service_metrics import ServiceValues
 
 
 _DIGITS = 12
@@ -68,6 +76,20 @@ def _gateways(value: object) -> object:
     return found
 
 
+def _length(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        length = parse_interval(value, "retention")
+    except TaskError:
+        length = timedelta.max
+    if length > LONGEST_POLICY:
+        raise ValueError(
+            f"is not a length of time; write a number and s, m, h, d or w, as in 30d, up to {LONGEST_POLICY.days}d"
+        )
+    return length
+
+
 def _quota(value: int) -> int:
     if value < 1:
         raise ValueError("a quota is at least 1; leave it out to count any number of reports of one sender")
@@ -92,6 +114,19 @@ def _prefix(value: str) -> str:
     return value
 
 
+def _group(value: str) -> str:
+    if value and not is_group(value):
+        raise ValueError("is no name of a group or a worker; use letters, digits and _ . - (at most 64)")
+    return value
+
+
+def _store(value: object) -> StoreAddress:
+    address = parse_store(value) if isinstance(value, str) else value
+    if not isinstance(address, StoreAddress):
+        raise ValueError("is neither a file nor the address of a database")  # noqa: TRY004 - for pydantic
+    return _file(address) if isinstance(address, Path) else address
+
+
 def _file(value: Path) -> Path:
     try:
         is_directory, has_place = value.is_dir(), value.parent.is_dir()
@@ -110,7 +145,8 @@ class Settings(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     broker: Annotated[InstanceOf[BrokerUrl], BeforeValidator(_broker)]  # where reports come from; text is parsed
-    store: Annotated[Path, AfterValidator(_file)]  # the SQLite file, created if missing
+    # made if missing; text is parsed
+    store: Annotated[InstanceOf[Path] | InstanceOf[PostgresUrl], BeforeValidator(_store)]
     tasks: tuple[Path, ...] = ()  # task files to publish and to count
     # names this aggregator on the broker: one name, one store
     name: Annotated[str, AfterValidator(_name)] = "aggregator"
@@ -120,11 +156,27 @@ class Settings(BaseModel):
     any_task: bool = False  # whether to count every task that appears on the broker
     # prefix under which tasks are announced to Home Assistant; None for not at all
     home_assistant: Annotated[str, AfterValidator(_prefix)] | None = None
+    group: Annotated[str, AfterValidator(_group)] = ""  # of workers that share the reports; empty for one alone
+    worker: Annotated[str, AfterValidator(_group)] = ""  # the name of this one in its group
     page: str = ""  # the address of the page, to which their devices link; empty for none
+    # how long reports are stored after the end of their round; None for as long as their task says; text is parsed
+    retention: Annotated[timedelta | None, BeforeValidator(_length)] = None
     # how many reports of a round one sender may have counted; None for any number
     quota: Annotated[int, AfterValidator(_quota)] | None = None
     # how many instead, by the names of senders that speak for many devices; text is parsed
     gateways: Annotated[dict[str, int], BeforeValidator(_gateways)] = {}
+
+    def check_group(self) -> None:
+        """Raise OptionError where the options of workers do not fit together."""
+        if bool(self.group) != bool(self.worker):
+            raise OptionError("--group", "and --worker belong together: each worker of a group has its own name")
+        if self.group and isinstance(self.store, Path):
+            raise OptionError("--group", "needs a store that several can use; give --store postgresql://…")
+
+    @property
+    def status_name(self) -> str:
+        """What its status is published under: each worker has its own."""
+        return f"{self.name}-{self.worker}" if self.worker else self.name
 
     @property
     def limits(self) -> Limits | None:
@@ -145,7 +197,10 @@ class Settings(BaseModel):
             first = error.errors(include_url=False)[0]
             name = ".".join(str(part) for part in first["loc"])
             message = str(first.get("ctx", {}).get("error", first["msg"]))
-            silent = name == "broker" or first["type"] in {"missing", "extra_forbidden"}  # a password may stand in it
+            silent = name in {"broker", "retention"} or first["type"] in {
+                "missing",
+                "extra_forbidden",
+            }  # perhaps a password
             value = "" if silent else f"{str(first['input'])[:80]!r}: "
             raise OptionError(name, f"{value}{message}") from error
 
@@ -170,28 +225,37 @@ class HttpServer:
         open_: bool,
         hosts: tuple[str, ...],
         trusted_proxies: tuple[str, ...] = (),
-        store: Path,
+        root_path: str = "",
+        admin_token_file: Path | None = None,
+        audit_log: Path | None = None,
+        store: StoreAddress,
         confidence: float,
+        log_format: LogFormat,
     ) -> None:
+        self._log_format = log_format
         self._counting: IntakeFigures | None = None
         self._access: HttpListener | None = None
+        self._made: SharingEstimator | None = None
         self._inside = ExitStack()
         if not address:
             _need_none(
                 {"--http-token-file": token_file, "--http-write": write, "--http-open": open_, "--http-host": hosts}
-                | {"--http-trusted-proxy": trusted_proxies}
+                | {"--http-trusted-proxy": trusted_proxies, "--http-root-path": root_path}
+                | {"--http-admin-token-file": admin_token_file, "--http-audit-log": audit_log}
             )
             return
         with http_extra("hush serve --http"):
             from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, app.serve_http
-        options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, trusted_proxies)
+        more = trusted_proxies, root_path, admin_token_file, audit_log
+        options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, *more)
         self._access = listen.HttpListener.open(options, store, confidence)
 
     def __enter__(self) -> Self:
         if self._access is not None:
             self._inside.enter_context(self._access.listener)
-            self._estimator = self._inside.enter_context(ProcessEstimator())
+            if sys.platform == "win32":
+                self._estimator = self._inside.enter_context(ProcessEstimator())
         return self
 
     def __exit__(
@@ -199,7 +263,16 @@ class HttpServer:
     ) -> None:
         self._inside.close()
 
-    def begin(self, store: "SqliteStore") -> None:
+    def share(self, estimator: Estimator) -> Estimator:
+        """Return an estimator for the intake whose estimates the process of HTTP has, too."""
+        if self._access is None or sys.platform == "win32":
+            return estimator
+        from hush_aggregator.http.shared_estimates import SharingEstimator  # noqa: PLC0415 - only where it is wanted
+
+        self._made = SharingEstimator(estimator)
+        return self._made
+
+    def begin(self, store: ServedStore) -> None:
         """Go on from what is counted, before anything is counted here."""
         if self._access is not None:
             from hush_aggregator.metrics import IntakeFigures  # noqa: PLC0415 - prometheus_client is an extra
@@ -212,40 +285,64 @@ class HttpServer:
         if self._counting is not None:
             self._counting.add(outcome)
 
-    async def run(self, aggregator: "Aggregator") -> None:
-        """Answer until cancelled. Logs errors, and raises none."""
+    async def run(
+        self, aggregator: "Aggregator", read: "Callable[[], ServiceValues]", certificate: CertificateWatch
+    ) -> None:
+        """Answer until cancelled. Logs errors, and raises none.
+
+        Args:
+            aggregator: that counts.
+            read: returns the state of the service, for its metrics.
+            certificate: of the broker; watched meanwhile.
+        """
         if self._access is None or self._counting is None:
             return
+        watching = asyncio.create_task(certificate.run(), name="hush-certificate")
         _LOG.info("HTTP on %s: %s", self._access.url, self._access.meaning, extra=fields("listening"))
         try:
-            live = _Live(aggregator, self._counting)
-            service = replace(self._access.service, estimator=self._estimator, live=live)
-            await self._serve_http(self._create_app(service), self._access.listener)
+            live = _Live(aggregator, self._counting, read)
+            if sys.platform == "win32":  # which cannot hand a socket to another process
+                service = replace(self._access.service, estimator=self._estimator, live=live)
+                await self._serve_http(self._create_app(service), self._access.listener)
+            else:
+                from hush_aggregator.http.process import HttpProcess  # noqa: PLC0415 - only where it is wanted
+
+                service, made = self._access.service, self._made
+                await HttpProcess(self._access.listener, service, live, self._log_format, made).run()
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not stop the intake
             _LOG.error(
                 "HTTP has ended (%s), and reports are counted all the same",
                 type(error).__name__,
                 extra=fields("http_ended"),
             )
+        finally:
+            watching.cancel()
 
 
 class _Live:
     """The aggregator as HTTP sees it, with what was counted of it."""
 
-    def __init__(self, aggregator: "Aggregator", counting: "IntakeFigures") -> None:
+    def __init__(
+        self, aggregator: "Aggregator", counting: "IntakeFigures", read: "Callable[[], ServiceValues]"
+    ) -> None:
         self._aggregator = aggregator
         self._counting = counting
+        self._read = read
 
     @property
     def intake(self) -> IntakeStatus:
         return self._aggregator.intake
 
     @property
+    def silent_s(self) -> float:
+        return 0.0
+
+    @property
     def task_limit(self) -> str:
         return self._aggregator.task_limit
 
     def figures(self) -> "MetricValues":
-        return self._counting.figures(self._aggregator.intake)
+        return replace(self._counting.figures(self._aggregator.intake), service=self._read())
 
 
 def _need_none(given: Mapping[str, object]) -> None:
@@ -266,7 +363,10 @@ def serve(
     broker: Annotated[
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
     ],
-    store: Annotated[Path, typer.Option(envvar="HUSH_STORE", help="SQLite file of what is counted; made if missing.")],
+    store: Annotated[
+        str,
+        typer.Option(envvar="HUSH_STORE", help="What is counted: a SQLite file, or postgresql://…; made if missing."),
+    ],
     task: Annotated[
         list[Path] | None, typer.Option(envvar="HUSH_TASK", help="Task file to publish and count; may be repeated.")
     ] = None,
@@ -301,6 +401,13 @@ def serve(
         list[str] | None,
         typer.Option(envvar="HUSH_GATEWAY", help="NAME=M: M reports from this sender instead; may be repeated."),
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HUSH_RETENTION",
+            help="How long to store reports once their round is over, as 30d; their sums stay. A task may say less.",
+        ),
+    ] = None,
     accept_clock: Annotated[
         bool, typer.Option("--accept-clock", help="Trust the clock, even if this store has seen a later day.")
     ] = False,
@@ -322,6 +429,9 @@ def serve(
         list[str] | None,
         typer.Option(help="Address or network of a proxy whose forwarded addresses count; may be repeated."),
     ] = None,
+    http_admin_token_file: Annotated[Path | None, typer.Option(help=ADMIN_HELP)] = None,
+    http_audit_log: Annotated[Path | None, typer.Option(help=AUDIT_HELP)] = None,
+    http_root_path: Annotated[str, typer.Option(help="Path below which a proxy has all of it, such as /hush.")] = "",
     home_assistant: Annotated[
         bool, typer.Option("--home-assistant", help="Announce each task to Home Assistant, as a device with sensors.")
     ] = False,
@@ -334,6 +444,27 @@ def serve(
             envvar="HUSH_HOME_ASSISTANT_PAGE", help="Address of the page of this service, to which the devices link."
         ),
     ] = "",
+    group: Annotated[
+        str,
+        typer.Option(envvar="HUSH_GROUP", help="Share the reports with other workers of this group; needs PostgreSQL."),
+    ] = "",
+    worker: Annotated[
+        str, typer.Option(envvar="HUSH_WORKER", help="The name of this worker in its group, such as 1.")
+    ] = "",
+    notify: Annotated[
+        str,
+        typer.Option(envvar="HUSH_NOTIFY", help="Address of a webhook to notify once an estimate is precise enough."),
+    ] = "",
+    notify_secret_file: Annotated[
+        Path | None, typer.Option(help="File whose first line is the secret that signs its events, whsec_….")
+    ] = None,
+    notify_precision: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="HUSH_NOTIFY_PRECISION",
+            help="TASK=VALUE: notify once the estimate is known to ±VALUE, or to ±VALUE%; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Count the reports of tasks at a broker, and publish estimates with error bars.
 
@@ -349,9 +480,12 @@ def serve(
     settings = Settings.read(
         {"broker": where, "store": store, "tasks": tuple(task or ()), "name": name, "confidence": confidence}
         | {"quota": quota, "gateways": tuple(gateway or ()), "any_task": any_task, "login_timeout": login_timeout}
+        | {"retention": retention}
         | {"home_assistant": home_assistant_prefix if home_assistant else None}
         | {"page": str(HttpUrl(home_assistant_page, "--home-assistant-page")) if home_assistant_page else ""}
+        | {"group": group, "worker": worker}
     )
+    settings.check_group()
     if settings.gateways and settings.quota is None:
         raise OptionError("--gateway", "a gateway's quota is an exception to that of others; give --quota too")
     tasks = {path: read_task(path) for path in settings.tasks}
@@ -363,31 +497,45 @@ def serve(
         open_=http_open,
         hosts=tuple(http_host or ()),
         trusted_proxies=tuple(http_trusted_proxy or ()),
-        store=store,
+        root_path=http_root_path,
+        admin_token_file=http_admin_token_file,
+        audit_log=http_audit_log,
+        store=settings.store,
         confidence=confidence,
+        log_format=log_format,
     )
     with logging_to(sys.stderr, log_format) as log:
-        with beside, SqliteStore(settings.store, settings.limits) as opened, ProcessEstimator() as estimator:
+        with (
+            beside,
+            open_store(settings.store, settings.limits, settings.worker or "1") as opened,
+            ProcessEstimator() as estimator,
+        ):
             check_files(opened, tasks)
+            goals = notify_precision or ()
+            notifier = notifier_of(notify, notify_secret_file, goals, settings.store, opened, tasks=tasks.values())
             clock = ClockCheck(opened, accept=accept_clock)
-            asyncio.run(_serve(settings, control, [*tasks.values()], (opened, clock), (estimator, beside, log)))
+            helpers = estimator, beside, log, notifier
+            asyncio.run(_serve(settings, control, [*tasks.values()], (opened, clock), helpers))
             clock.note()
         _LOG.info("stopped", extra=fields("stopped"))
 
 
-def _buses(settings: Settings, control: BrokerUrl, store: SqliteStore) -> tuple[MqttBroker, SeparateConnections]:
+def _buses(settings: Settings, control: BrokerUrl, store: ServedStore) -> tuple[MqttBroker, SeparateConnections]:
     """The broker, by one connection and by two, under client ids that nobody can guess.
 
     Who knows such an id can take what waits for it.
     """
     identifier = f"hush-aggregator-{settings.name}-{store.identity}"
-    status = status_topic(settings.name)
+    status = status_topic(settings.status_name)
     alone = MqttBroker(settings.broker, identifier, status=status)
-    intake = MqttBroker(settings.broker, identifier, kept=True)
-    return alone, SeparateConnections(intake, MqttBroker(control, f"{identifier}-control", status=status, qos=0))
+    by_intake = bool(settings.group)  # a worker that does not publish has no other connection, and is online
+    intake = MqttBroker(settings.broker, identifier, kept=True, status=status if by_intake else None)
+    control_status = None if by_intake else status
+    second = MqttBroker(control, f"{identifier}-control", kept=True, status=control_status, qos=0)
+    return alone, SeparateConnections(intake, second)
 
 
-async def _forget(store: SqliteStore) -> NoReturn:
+async def _forget(store: ServedStore) -> NoReturn:
     """Delete what the quotas know of rounds that have closed."""
     while True:
         await asyncio.sleep(_FORGET_S)
@@ -401,12 +549,12 @@ async def _serve(
     settings: Settings,
     control: BrokerUrl,
     tasks: list[Task],
-    kept: tuple[SqliteStore, ClockCheck],
-    helpers: tuple[ProcessEstimator, HttpServer, Log],
+    kept: tuple[ServedStore, ClockCheck],
+    helpers: tuple[ProcessEstimator, HttpServer, Log, Notifier | None],
 ) -> None:
     progress = Progress()
     store, clock = kept
-    estimator, http, log = helpers
+    estimator, http, log, notifier = helpers
     http.begin(store)
 
     def committed(outcome: CommitOutcome) -> None:
@@ -425,7 +573,7 @@ async def _serve(
 
     announcing = None
     if settings.home_assistant is not None:
-        status = status_topic(settings.name)
+        status = status_topic(settings.status_name)
         announcing = Announcing(settings.home_assistant, status, store.public_identity, settings.page)
     bus, separate = _buses(settings, control, store)
     aggregator = Aggregator(
@@ -434,33 +582,53 @@ async def _serve(
         tasks=tasks,
         name=settings.name,
         confidence=settings.confidence,
-        estimator=estimator,
+        estimator=http.share(estimator),
         on_commit=committed,
         ready=ready,
         any_task=settings.any_task,
         on_estimate=clock.look_at,
         login_s=settings.login_timeout or None,
         announcing=announcing,
+        on_published=id if notifier is None else notifier.published,
+        retention=settings.retention,
         separate=separate,
+        group=WorkerGroup(settings.group, settings.worker, cast("LeasedStore", store)) if settings.group else None,
     )
     running = asyncio.create_task(aggregator.run(), name="hush-aggregator")
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         running.cancel()
+        answering.cancel()  # both end at the same time
         loop.call_later(_STOP_S, running.cancel)  # what waits for the broker then is given up
 
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
             loop.add_signal_handler(number, stop)
     opened = warn_if_open(settings.broker, lambda: aggregator.connected)
-    others = (progress.run(), clock.run(), _forget(store), http.run(aggregator), log.run(), opened)
+    certificate = CertificateWatch(settings.broker)
+
+    def read() -> "ServiceValues":
+        from hush_aggregator.service_metrics import ServiceValues  # noqa: PLC0415 - prometheus_client is an extra
+
+        waiting = None if notifier is None else notifier.waiting
+        return ServiceValues.read(settings.store, aggregator.estimates, certificate.until, waiting)
+
+    answering = asyncio.create_task(http.run(aggregator, read, certificate), name="hush-http")
+    others = [progress.run(), clock.run(), _forget(store), log.run(), opened]
+    if notifier is not None:
+        others.append(notifier.run())
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
         with suppress(asyncio.CancelledError):
             await running
     finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.wait(beside)
+        await _end([answering, *beside])
         progress.stop()
+
+
+async def _end(tasks: "Sequence[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        if not task.cancelling():  # a second time would interrupt its end
+            task.cancel()
+    await asyncio.wait(tasks)

@@ -193,7 +193,7 @@ class MqttClient(aiomqtt.Client):
         self.current_until: float = self._loop.time()
         paho: Any = self._client
         paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
-        self._largest: int | None = None
+        self.largest_packet: int | None = None  # most bytes that the broker accepts, if it told
         self.disconnect_reason: ReasonCode | None = None  # the broker's, if it gave one: MQTT 5 only
 
     def limit(self, most: int, name: str) -> None:
@@ -259,7 +259,7 @@ class MqttClient(aiomqtt.Client):
             TimeoutError: the broker does not acknowledge it in time.
             ValueError: nothing may be published to this topic.
         """
-        if self._largest is not None and _packet_bytes(topic, payload) > self._largest:
+        if self.largest_packet is not None and _packet_bytes(topic, payload) > self.largest_packet:
             return TOO_LARGE
         name = topic.encode()
         self._client._raise_for_invalid_topic(name)  # noqa: SLF001
@@ -286,6 +286,11 @@ class MqttClient(aiomqtt.Client):
         finally:
             self._pending_subscribes.pop(number, None)
         return [code if isinstance(code, int) else code.value for code in granted]
+
+    def leave(self, topic: str) -> None:
+        """End a subscription, as soon as the broker reads this; nothing if the connection is lost."""
+        if not self.lost:
+            self._client.unsubscribe(topic)
 
     async def take(self, most: int, most_bytes: int) -> list[Delivery]:
         """Wait for a message; return the received ones, at most `most`, or none once the connection is lost.
@@ -335,7 +340,7 @@ class MqttClient(aiomqtt.Client):
         """As inherited, and record whether the broker resumes a session, and its limits, which paho exceeds."""
         if not self._connected.done():
             self.resumed = flags.session_present
-            self._largest = getattr(properties, "MaximumPacketSize", None)
+            self.largest_packet = getattr(properties, "MaximumPacketSize", None)
             self._outgoing.window = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
@@ -571,10 +576,20 @@ class MqttConnection:
                     self._name, f"the broker refuses the subscription to {topic}; check its access rules"
                 )
 
+    def unsubscribe(self, topic: str) -> None:
+        """End a subscription; what the broker has queued for it still comes, and then the answer of a ping."""
+        self._client.leave(topic)
+        self._client.ping()
+
     @property
     def resumed(self) -> bool:
         """Whether the broker had kept a session for this client id, and resumes it."""
         return self._client.resumed
+
+    @property
+    def largest_packet(self) -> int | None:
+        """The most bytes of a packet that the broker accepts; None if it has not told, as under MQTT 3.1.1."""
+        return self._client.largest_packet
 
     @property
     def waiting(self) -> int:

@@ -1,0 +1,371 @@
+"""Several workers that share the reports of a broker and count into one PostgreSQL: processes, killed and stopped."""
+
+import getpass
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+from hardened import HOST, Hardened
+from hardened import hush as run_hush
+from paho.mqtt.enums import CallbackAPIVersion
+from servers import Mosquitto, Postgres, free_port
+from stores import StorePlace, in_postgres
+
+from hush_aggregator.store.postgres_url import PostgresUrl
+from hush_common.task import make_task
+from hush_common.wire import Report, encode_frame
+
+pytestmark = pytest.mark.slow
+
+HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+class Worker:
+    """A process of `hush serve --group`."""
+
+    def __init__(self, name: str, login: Sequence[str], place: StorePlace, directory: Path) -> None:
+        assert isinstance(place.address, PostgresUrl)
+        (directory / "task.json").write_bytes(HEIGHTS.payload)
+        port = place.address.options["port"]
+        store = f"postgresql://hush@127.0.0.1:{port}/postgres?schema={place.address.schema}"
+        self._command = [sys.executable, "-m", "hush", "serve", *login, "--store", store]
+        self._command += ["--group", "g", "--worker", name, "--task", str(directory / "task.json")]
+        self._log = directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stderr=log)
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+    def send_signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+        return self.process.wait(30)
+
+    def is_connected(self) -> bool:
+        return "connected to" in self.said.rpartition("stopped")[2]
+
+
+class Watcher:
+    """Every estimate that is published, with the time."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self.seen: list[tuple[float, dict[str, object]]] = []
+        self.states: dict[str, str] = {}  # of the workers
+        self._client = paho.Client(CallbackAPIVersion.VERSION2, client_id=secrets.token_hex(4))
+        self._client.on_connect = lambda client, *_: client.subscribe(
+            [("hush/v1/estimates/heights", 1), ("hush/v1/status/+", 1)]
+        )
+        self._client.on_message = self._take
+        self._client.reconnect_delay_set(1, 1)
+        self._client.connect("127.0.0.1", broker.port)
+        self._client.loop_start()
+
+    def _take(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
+        if message.topic.startswith("hush/v1/status/"):
+            self.states[message.topic.rpartition("-")[2]] = message.payload.decode()
+        elif message.payload:
+            self.seen.append((time.monotonic(), json.loads(message.payload)))
+
+    def send(self, count: int, ids: list[bytes]) -> None:
+        """Publish so many reports of so many devices; note their ids once the broker has acknowledged them."""
+        sent = []
+        for _ in range(count):
+            one = Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))
+            topic = f"hush/v1/reports/heights/device-{secrets.randbelow(50)}"
+            sent.append((one.id, self._client.publish(topic, encode_frame([one]), qos=1)))
+        for id_, info in sent:
+            info.wait_for_publish(30)
+            ids.append(id_)
+
+    def publish_estimate(self, document: dict[str, object]) -> None:
+        self._client.publish("hush/v1/estimates/heights", json.dumps(document), qos=1, retain=True)
+
+    def close(self) -> None:
+        self._client.disconnect()
+        self._client.loop_stop()
+
+
+def until(what: object, seconds: float = 20) -> None:
+    assert callable(what)
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@contextmanager
+def two_workers(broker: Mosquitto, place: StorePlace, directory: Path) -> Iterator[tuple[Worker, Worker]]:
+    login = "--broker", broker.url
+    both = Worker("1", login, place, directory), Worker("2", login, place, directory)
+    with ExitStack() as inside:
+        for one in both:
+            one.start()
+            inside.callback(one.end, signal.SIGKILL)
+            inside.callback(one.send_signal, signal.SIGCONT)
+        until(lambda: all(one.is_connected() for one in both))
+        yield both
+
+
+def holder(place: StorePlace) -> tuple[str, int]:
+    with place.read() as reader:
+        found: tuple[str, int] = reader.lease()  # type: ignore[attr-defined]  # of PostgreSQL
+        return found
+
+
+def by_worker(place: StorePlace) -> dict[str, int]:
+    assert isinstance(place.address, PostgresUrl)
+    with place.address.connect() as there:
+        return dict(there.execute("SELECT worker, sum(n)::int FROM tally GROUP BY worker").fetchall())
+
+
+def test_workers_share_the_reports_and_one_publishes_what_all_have_counted(
+    mosquitto: Mosquitto, postgres: StorePlace, tmp_path: Path
+) -> None:
+    watcher, ids = Watcher(mosquitto), list[bytes]()
+    with two_workers(mosquitto, postgres, tmp_path) as workers:
+        until(lambda: holder(postgres)[0])
+        watcher.send(400, ids)
+        until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 400)
+        assert set(by_worker(postgres)) == {"1", "2"}
+        assert {document.get("lease") for _, document in watcher.seen} == {holder(postgres)[1]}
+        assert sorted(postgres.ids()) == sorted(ids)
+        assert watcher.states == {"1": "online", "2": "online"}  # also the one that publishes nothing
+        first, number = holder(postgres)
+        assert workers[int(first) - 1].end() == 0  # it ends its lease, and the other one takes it at once
+        until(lambda: holder(postgres)[0] not in ("", first), 5)
+        watcher.send(300, ids)
+        until(lambda: watcher.seen[-1][1]["n"] == 700)
+        assert sorted(postgres.ids()) == sorted(ids)
+        assert watcher.states[first] == "offline"
+        workers[int(first) - 1].start()
+        until(lambda: watcher.states[first] == "online")
+        for late in range(3):  # what the former holder had on its way, from before
+            watcher.publish_estimate({**watcher.seen[-1][1], "n": 400 + late, "lease": number})
+        sent = time.monotonic()
+        until(lambda: any(document["n"] == 402 for _, document in watcher.seen))
+        until(lambda: watcher.seen[-1][1]["n"] == 700, 10 - (time.monotonic() - sent))
+        assert watcher.seen[-1][1]["lease"] == number + 1
+    watcher.close()
+
+
+def test_what_comes_while_a_worker_is_stopped_in_order_is_counted_by_the_other(
+    mosquitto: Mosquitto, postgres: StorePlace, tmp_path: Path
+) -> None:
+    """It leaves the shared subscription first: else the broker would keep its share for it."""
+    watcher, ids = Watcher(mosquitto), list[bytes]()
+    with two_workers(mosquitto, postgres, tmp_path) as workers:
+        sending = threading.Thread(target=watcher.send, args=(3000, ids))
+        sending.start()
+        time.sleep(0.3)
+        assert workers[0].end() == 0
+        sending.join()
+        until(lambda: len(postgres.ids()) == 3000)
+        assert sorted(postgres.ids()) == sorted(ids)
+    watcher.close()
+
+
+def test_workers_have_the_rights_that_the_configuration_gives_them(postgres: StorePlace, tmp_path: Path) -> None:
+    home, port = tmp_path / "broker", free_port()
+    options = ("--host", HOST, "--listen", HOST, "--port", str(port), "--run-as", getpass.getuser(), "--workers", "2")
+    made = run_hush("broker", "config", str(home), *options)
+    assert made.returncode == 0, made.stderr
+    assert "--group NAME --worker 1" in made.stdout
+    broker = Hardened(home, {}, port)
+    assert run_hush("broker", "add", "kitchen", "--config", str(home)).returncode == 0
+    broker.start()
+    with ExitStack() as inside:
+        inside.callback(broker.stop)
+        for number in "12":
+            login = *broker.login(f"worker-{number}"), "--control-user", f"worker-{number}-control"
+            worker = Worker(number, login, postgres, tmp_path)
+            worker.start()
+            inside.callback(worker.end, signal.SIGKILL)
+            until(worker.is_connected)
+        until(lambda: holder(postgres)[0])
+        for k in range(4):
+            state = ("--state", str(tmp_path / f"state-{k}"), "--spread", "0")
+            sent = run_hush("report", "heights", "0.5", *broker.login("kitchen"), *state)
+            assert sent.returncode == 0, sent.stderr
+        until(lambda: len(postgres.ids()) == 4)
+        for number in "12":
+            assert "refuse" not in (tmp_path / f"{number}.log").read_text()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_is_killed_under_load_each_report_counts_once(
+    own_postgres_server: Postgres, tmp_path: Path, seed: int
+) -> None:
+    """PostgreSQL, both workers and mosquitto, each killed ten times at random moments, while reports are sent again."""
+    chosen = random.Random(seed)  # noqa: S311 - a reproducible order
+    server = own_postgres_server
+    (tmp_path / "broker").mkdir()
+    broker = Mosquitto(
+        tmp_path / "broker",
+        settings="max_queued_messages 0\nmax_inflight_messages 1000\nautosave_interval 1\nautosave_on_changes true",
+    )
+    broker.start()
+    made, stop = list[bytes](), threading.Event()
+    with ExitStack() as inside, in_postgres(server) as place:
+        inside.callback(broker.stop)
+        login = "--broker", broker.url
+        workers = Worker("1", login, place, tmp_path), Worker("2", login, place, tmp_path)
+        for one in workers:
+            one.start()
+            inside.callback(one.end, signal.SIGKILL)
+        sending = threading.Thread(target=_send_until, args=(broker, made, stop))
+        sending.start()
+        kills = [what for what in ("postgres", "broker", "1", "2") for _ in range(10)]
+        chosen.shuffle(kills)
+        for what in kills:
+            time.sleep(chosen.uniform(0.2, 2.5))
+            if what == "postgres":
+                server.stop("immediate")
+                server.start()
+            elif what == "broker":
+                broker.kill()
+                broker.start()
+            else:
+                workers[int(what) - 1].end(signal.SIGKILL)
+            for one in workers:  # as the unit does
+                assert one.process is not None
+                if one.process.poll() is not None:
+                    one.start()
+        time.sleep(2)
+        stop.set()
+        sending.join(60)
+        for one in workers:
+            assert one.process is not None
+            if one.process.poll() is not None:
+                one.start()
+        _send_all(broker, made)  # as devices do after a recall: what was lost with the broker comes again
+        until(lambda: len(place.ids()) >= len(made), 120)
+        time.sleep(3)
+        assert sorted(place.ids()) == sorted(made)
+        with place.read() as reader:
+            assert reader.tally(HEIGHTS.digest, 0).n == len(made)
+
+
+def _send_until(broker: Mosquitto, made: list[bytes], stop: threading.Event) -> None:
+    """Make reports, and send each of them once or more, over a connection that comes and goes."""
+    chosen = random.Random(99)  # noqa: S311 - as above
+    while not stop.is_set():
+        fresh = [secrets.token_bytes(16) for _ in range(100)]
+        made += fresh
+        _publish(broker, fresh + chosen.sample(made, min(50, len(made))))
+        time.sleep(0.05)
+
+
+def _send_all(broker: Mosquitto, ids: list[bytes]) -> None:
+    for start in range(0, len(ids), 500):
+        while not _publish(broker, ids[start : start + 500]):
+            time.sleep(0.2)
+
+
+def _publish(broker: Mosquitto, ids: Sequence[bytes]) -> bool:
+    client = paho.Client(CallbackAPIVersion.VERSION2, client_id=secrets.token_hex(4))
+    try:
+        client.connect("127.0.0.1", broker.port)
+        client.loop_start()
+        topic = f"hush/v1/reports/heights/device-{secrets.randbelow(50)}"
+        sent = [
+            client.publish(topic, encode_frame([Report(HEIGHTS.report_digest, 0, one, (1,))]), qos=1) for one in ids
+        ]
+        for info in sent:
+            info.wait_for_publish(5)
+        return all(info.is_published() for info in sent)
+    except (OSError, RuntimeError, ValueError):
+        return False
+    finally:
+        client.loop_stop()
+        client.disconnect()
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped", "cut off"])
+def test_another_worker_publishes_when_the_holder_fails_and_the_holder_then_publishes_nothing(
+    mosquitto: Mosquitto, tmp_path: Path, how: str, request: pytest.FixtureRequest
+) -> None:
+    server: Postgres = request.getfixturevalue("postgres_server")
+    watcher, ids = Watcher(mosquitto), list[bytes]()
+    with in_postgres(server) as place, two_workers(mosquitto, place, tmp_path) as workers:
+        until(lambda: holder(place)[0])
+        watcher.send(50, ids)
+        until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 50)
+        name, number = holder(place)
+        old, other = workers[int(name) - 1], workers[2 - int(name)]
+        failed = time.monotonic()
+        if how == "killed":
+            old.end(signal.SIGKILL)
+        elif how == "stopped":
+            old.send_signal(signal.SIGSTOP)
+        else:
+            freeze(place, name, signal.SIGSTOP)
+        until(lambda: any(document.get("lease") == number + 1 for _, document in watcher.seen), 15)
+        (took, _) = next(seen for seen in watcher.seen if seen[1].get("lease") == number + 1)
+        assert took - failed < 10
+        watcher.send(20, ids)
+        if how == "killed":
+            old.start()
+        elif how == "stopped":
+            old.send_signal(signal.SIGCONT)
+        else:
+            freeze(place, name, signal.SIGCONT)
+        resumed = time.monotonic()
+        until(lambda: len(place.ids()) == 70, 30)
+        watcher.send(30, ids)
+        until(lambda: watcher.seen[-1][1]["n"] == 100, 30)
+        time.sleep(2)
+        late = [document for at, document in watcher.seen if at > resumed + 10 and document.get("lease") == number]
+        assert late == []
+        assert (watcher.seen[-1][1]["n"], watcher.seen[-1][1]["lease"]) == (100, number + 1)
+        assert sorted(place.ids()) == sorted(ids)
+        assert other.process is not None
+    watcher.close()
+
+
+def freeze(place: StorePlace, worker: str, number: int) -> None:
+    """Stop the server's processes that serve a worker, so that none of its questions gets an answer."""
+    assert isinstance(place.address, PostgresUrl)
+    with place.address.connect() as there:
+        query = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory'"
+        pids = [row[0] for row in there.execute(f"{query} AND objid = %s", (_lock(place, worker),)).fetchall()]
+    if number == signal.SIGSTOP:
+        assert pids, worker
+        _FROZEN[place.address.schema] = pids
+    for pid in _FROZEN.get(place.address.schema, pids):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+_FROZEN: dict[str, list[int]] = {}
+
+
+def _lock(place: StorePlace, worker: str) -> int:
+    assert isinstance(place.address, PostgresUrl)
+    with place.address.connect() as there:
+        text = f"hush {place.address.schema} {worker}"
+        row = there.execute("SELECT (hashtextextended(%s, 0) & 4294967295)::bigint", (text,)).fetchone()
+        assert row is not None
+        return int(row[0])
