@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -95,6 +95,34 @@ def privacy_losses(task: Task) -> Iterator[PrivacyLoss]:
             yield PrivacyLoss(f"From one round{choice}", epsilon / task.draws)
 
 
+_ONCE = {"1 day": "once a day", "1 h": "once an hour", "1 min": "once a minute"}
+
+
+def how_often(every: timedelta) -> str:
+    """Return "once a day", or "once every 12 h"."""
+    words = duration(every)
+    return _ONCE.get(words, f"once every {words}")
+
+
+def release_rule(task: Task) -> str:
+    """When figures of a task are published, for a person; empty without a rule."""
+    first = ""
+    if task.release_from is not None:
+        reports = "1 report" if task.release_from == 1 else f"{whole(task.release_from)} reports"
+        first = f"once {'a round has' if task.rounds > 1 else 'there are'} {reports}"
+    if task.release_every is None:
+        return f"Figures are published {first}, and not before." if first else ""
+    times = f"{how_often(task.release_every)}, at fixed times (UTC), and at no other time"
+    return f"Figures are published {times}{f'; the first {first}' if first else ''}."
+
+
+def retention_rule(task: Task) -> str:
+    """How long reports of a task are stored, for a person; empty without a rule."""
+    if task.retention is None:
+        return ""
+    return f"for {duration(task.retention)} after {'their round' if task.rounds > 1 else 'the task'} is over"
+
+
 _CONFIDENCE = 0.95
 _PEOPLE = (100, 1_000, 10_000)
 
@@ -110,6 +138,11 @@ def warnings(task: Task, now: datetime) -> Iterator[str]:
         yield (
             f"warning: the task closed at {task.closes.isoformat()}, and no device answers it any more; a later closes "
             f"needs a new id where the task was published"
+        )
+    if task.release_from is not None and task.enrolled is not None and task.release_from > task.enrolled:
+        yield (
+            f"warning: release_from {task.release_from} is more than the {task.enrolled} devices that are enrolled, so "
+            f"that no figures are ever published; lower it"
         )
 
 
@@ -172,6 +205,8 @@ def blocks(task: Task) -> Iterator[Renderable]:
         ("rounds", _rounds(task)),
         ("opens", "always open" if task.opens is None else task.opens.isoformat()),
         ("closes", "never" if task.closes is None else task.closes.isoformat()),
+        ("released", release_rule(task)),
+        ("reports stored", retention_rule(task)),
         ("digest", task.digest.hex(" ", 16)),  # so that it fits a narrow terminal
     ]
     yield Facts([Fact(label, words) for label, words in rows if words])

@@ -19,6 +19,7 @@
 import asyncio
 import heapq
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,7 +32,8 @@ from hush_aggregator.broker.session import Publisher
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import BATCH_S, CRASHED, TOO_SLOW, Estimator, Failure
 from hush_aggregator.logs import fields
-from hush_aggregator.result import RoundCounts, result_of
+from hush_aggregator.result import Result, RoundCounts, result_of
+from hush_aggregator.status import EstimateStatus
 from hush_common.aio import run_all
 from hush_common.errors import BrokerError
 from hush_common.topics import estimate_topic
@@ -96,6 +98,10 @@ class EstimateScheduler:
     def is_quick(self, task_id: str) -> bool:
         """Whether the estimate of a task is known to be quick."""
         return task_id in self._quick
+
+    def failed(self) -> list[str]:
+        """Tasks whose last estimate failed."""
+        return [task_id for task_id, trouble in self._trouble.items() if trouble.failure is not None]
 
     def finished(self, task_id: str) -> ComputedEstimate | None:
         """Take what came out of the slow lane for a task since the last call."""
@@ -346,6 +352,7 @@ class EstimatePublisher:
         owns: whether this store publishes a task.
         sign: returns the payload to publish for a document; None if this store does not publish the task.
         rank: for the order: whether the task is foreign, which anybody may have published, and its size.
+        on_published: called with each result once the broker has acknowledged its estimate; must not block.
     """
 
     def __init__(
@@ -358,12 +365,13 @@ class EstimatePublisher:
         owns: Callable[[str], bool],
         sign: Callable[[str, Mapping[str, object]], bytes | None],
         rank: Callable[[str], tuple[bool, int]],
+        on_published: Callable[[Result], object] = id,
     ) -> None:
         self._read = read
         self._confidence = confidence
         self._clock = clock
         self._rank = rank
-        self._owns, self._sign = owns, sign
+        self._owns, self._sign, self._on_published = owns, sign, on_published
         self._scheduler = EstimateScheduler(estimator, confidence, self.mark)
         self._shares = _Shares()
         self._due: dict[str, _Kind] = {}  # tasks whose retained estimate is out of date: in which queue they wait
@@ -371,6 +379,13 @@ class EstimatePublisher:
         self._resting: dict[str, bool] = {}  # those published less than a second ago: whether they changed since
         self._made: dict[str, ComputedEstimate] = {}  # made, and not published yet
         self._changed = asyncio.Event()
+        self._newest = time.monotonic()  # when an estimate was published, or the start
+
+    @property
+    def status(self) -> EstimateStatus:
+        """What is published, and what is not."""
+        failed = sum(map(self._owns, self._scheduler.failed()))
+        return EstimateStatus(self.due, failed, time.monotonic() - self._newest)
 
     @property
     def due(self) -> int:
@@ -474,6 +489,8 @@ class EstimatePublisher:
         result = result_of(made.counted, made.estimate, self._confidence, self._clock())
         if (payload := self._sign(task_id, result.to_document())) is not None:
             await session.publish(estimate_topic(task_id), payload, retain=True)
+            self._newest = time.monotonic()
+            self._on_published(result)
             self._resting[task_id] = False
         self._made.pop(task_id, None)
         done.add(task_id)

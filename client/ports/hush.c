@@ -1177,17 +1177,40 @@ static hush_status read_moment(reader *from, int64_t *out)
     return HUSH_OK;
 }
 
+/* "30d", as hush publishes a length of time: at most 3650 days. */
+static hush_status skip_length(reader *from)
+{
+    static const char units[] = "smhdw";
+    static const int64_t seconds[] = {1, 60, 3600, 86400, 604800};
+    char text[11];
+    int64_t count = 0;
+    const char *at = text;
+    hush_status status = read_word(from, text, sizeof text);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    while (is_digit(*at)) {
+        count = 10 * count + (*at++ - '0');
+    }
+    const char *unit = *at ? strchr(units, *at) : NULL;
+    return text[0] != '0' && at != text && unit && !at[1] && count * seconds[unit - units] <= INT64_C(315360000)
+               ? HUSH_OK
+               : HUSH_TASK;
+}
+
 enum { /* the fields of a task and of its domain, as bits, in the order of the names */
     FIELD_ID = 1 << 0, FIELD_TITLE = 1 << 1, FIELD_PURPOSE = 1 << 2, FIELD_EPSILON = 1 << 3, FIELD_MECHANISM = 1 << 4,
     FIELD_DOMAIN = 1 << 5, FIELD_ROUNDS = 1 << 6, FIELD_LEVELS = 1 << 7, FIELD_ENROLLED = 1 << 8,
-    FIELD_OPENS = 1 << 9, FIELD_CLOSES = 1 << 10,
-    TASK_FIELDS = 11,
+    FIELD_OPENS = 1 << 9, FIELD_CLOSES = 1 << 10, FIELD_RELEASE_FROM = 1 << 11, FIELD_RELEASE_EVERY = 1 << 12,
+    FIELD_RETENTION = 1 << 13,
+    TASK_FIELDS = 14,
     FIELD_KIND = 1 << 0, FIELD_LOWER = 1 << 1, FIELD_UPPER = 1 << 2, FIELD_OUTSIDE = 1 << 3, FIELD_UNIT = 1 << 4,
     DOMAIN_FIELDS = 5
 };
 
 static const char *const TASK_NAMES[TASK_FIELDS] = {"id", "title", "purpose", "epsilon", "mechanism", "domain",
-                                                    "rounds", "levels", "enrolled", "opens", "closes"};
+                                                    "rounds", "levels", "enrolled", "opens", "closes",
+                                                    "release_from", "release_every", "retention"};
 static const char *const DOMAIN_NAMES[DOMAIN_FIELDS] = {"kind", "lower", "upper", "outside", "unit"};
 
 /* The bit of the next field, its name and colon taken: unknown once only, and known fields at most once. */
@@ -1301,11 +1324,14 @@ static hush_status read_task_field(reader *from, unsigned field, draft *to)
         task->levels = (uint32_t)count;
         return status;
     case FIELD_ENROLLED:
+    case FIELD_RELEASE_FROM:
         return read_count(from, (UINT64_C(1) << 53) - 1, &count);
     case FIELD_OPENS:
         return read_moment(from, &task->opens);
-    default:
+    case FIELD_CLOSES:
         return read_moment(from, &task->closes);
+    default: /* for the aggregator alone */
+        return skip_length(from);
     }
 }
 

@@ -67,8 +67,13 @@ _TASK_FIELDS = (
     "enrolled",
     "opens",
     "closes",
+    "release_from",
+    "release_every",
+    "retention",
 )
 _DOMAIN_FIELDS = ("kind", "lower", "upper", "outside", "unit")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_LONGEST_POLICY = 3650 * 86400
 _BROKEN = "the source of randomness is not random; nothing was answered"
 _RECALL_FIELDS = ("v", "task", "digest", "id", "over")
 RECALL_BYTES = 512
@@ -390,6 +395,15 @@ class _Reader:
         seen[name] = True
         return name
 
+    def length(self) -> None:
+        """Skip a length of time as hush publishes it, `30d`, of at most 3650 days."""
+        text = self.word(10)
+        digits, unit = text[:-1], text[-1:]
+        if digits == "" or not _are_digits(digits) or digits[0] == "0" or unit not in _SECONDS:
+            raise HushError("task", "a length of time that is not in the form that hush publishes")
+        if int(digits) * _SECONDS[unit] > _LONGEST_POLICY:
+            raise HushError("task", "a length of time of more than 3650 days")
+
     def moment(self) -> int:
         """Return a time as hush publishes it, `2026-01-31T23:00:00Z`, in Unix seconds."""
         text = self.word(23)
@@ -512,12 +526,14 @@ def _read_field(reader: _Reader, field: str, task: Task) -> None:  # noqa: C901,
         reader.count(1)  # more than one needs a durable memory of the rounds answered
     elif field == "levels":
         task.levels = reader.count(MOST_LEVELS)
-    elif field == "enrolled":
+    elif field in ("enrolled", "release_from"):
         reader.count((1 << 53) - 1)
     elif field == "opens":
         task.opens = reader.moment()
-    else:
+    elif field == "closes":
         task.closes = reader.moment()
+    else:
+        reader.length()
 
 
 def _read_domain(reader: _Reader, task: Task) -> None:

@@ -31,6 +31,8 @@ const text = (pattern) => (value) => typeof value === "string" && pattern.test(v
 const count = (most) => (value) => Number.isInteger(value) && value >= 1 && value <= most;
 const moment = (value) => text(/^(?!0000)\d{4}-.{14}Z$/)(value) && // Date takes a 30th of February, but writes another
   JSON.stringify(new Date(value)) === `"${value.slice(0, 19)}.000Z"`;
+const SECONDS = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 }; // a length of time is at most 3650 days
+const length = (value) => text(/^[1-9]\d{0,8}[smhdw]$/)(value) && parseInt(value, 10) * SECONDS[value.at(-1)] <= 315360000;
 const maybe = (check) => (value) => value === undefined || check(value);
 const known = (fields, legal) => fields instanceof Object && Object.keys({ ...legal, ...fields }).every((name) =>
   need(Object.hasOwn(legal, name), "task", "unknown field") && need(legal[name](fields[name]), "task", `bad ${name}`));
@@ -42,7 +44,8 @@ const TASK = {
   epsilon: (it) => ["string", "number"].includes(typeof it),
   domain: (it) => known(it, it?.kind === "bit" ? BIT : NUMBER), enrolled: maybe(count(2 ** 53 - 1)),
   mechanism: text(/^(laplace|multilevel|randomized_response)$/), levels: maybe(count(1024)),
-  opens: maybe(moment), closes: maybe(moment) };
+  opens: maybe(moment), closes: maybe(moment),
+  release_from: maybe(count(2 ** 53 - 1)), release_every: maybe(length), retention: maybe(length) };
 // Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
 const UNPRINTABLE = new RegExp("(?![\\t\\n\\r])[\\0-\\x1f\\x7f-\\xa0\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f" +
   "\\u0890\\u0891\\u08e2\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ud800-\\uf8ff" +
@@ -80,7 +83,7 @@ export function readTask(payload, most) {
   const fits = "levels" in task === (mechanism === "multilevel") && bit === (mechanism === "randomized_response");
   need(fits && (bit || (lower < upper && upper - lower < Infinity)), "task", "a field does not fit the others");
   need(!(Date.parse(task.closes) <= Date.parse(task.opens)), "task", "it closes before it opens");
-  need(["rounds", "levels", "enrolled"].every(whole), "task", "an integer is written as a float");
+  need(["rounds", "levels", "enrolled", "release_from"].every(whole), "task", "an integer is written as a float");
   const [a, c] = whole("epsilon") && fraction(`${task.epsilon}`) || [0n, 1n]; // of which the latter is refused
   need(a * 10n ** 6n >= c && a <= 50n * c && a * limit[1] <= limit[0] * c, "epsilon",
     "it is not exact, outside 0.000001 to 50, or above the limit of this device");

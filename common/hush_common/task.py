@@ -33,6 +33,8 @@ _TEXT_LIMIT = 500
 ROUND_LIMIT = 1_000_000
 """Most rounds of one task."""
 _SECOND = timedelta(seconds=1)
+LONGEST_POLICY = timedelta(days=3650)
+"""The longest `release_every` and `retention`."""
 MOST_OFFERS = 8
 """Most epsilons that one task may offer."""
 
@@ -50,6 +52,9 @@ _TYPES: dict[str, tuple[type | UnionType, str]] = {
     "opens": (datetime | None, "an aware datetime, or None"),
     "closes": (datetime | None, "an aware datetime, or None"),
     "enrolled": (int | None, "an integer, or None"),
+    "release_from": (int | None, "an integer, or None"),
+    "release_every": (timedelta | None, "a timedelta, or None"),
+    "retention": (timedelta | None, "a timedelta, or None"),
     "payload": (bytes, "bytes"),
     "chosen": (frozenset, "a frozenset of names"),
 }
@@ -94,6 +99,12 @@ class Task:
     opens: datetime | None = None  #: when the first round opens (aware datetime); None is always open
     closes: datetime | None = None  #: when the task stops counting reports; None is never
     enrolled: int | None = None  #: how many devices were asked, where that is known; it bounds what silence may hide
+    #: With how many reports of a round its estimate is first released; None is at once.
+    release_from: int | None = None
+    #: Estimates are released at multiples of this since 1970 (UTC) only; None is whenever something was counted.
+    release_every: timedelta | None = None
+    #: How long ids and bodies of reports are stored once a round is over; None is as long as the operator decides.
+    retention: timedelta | None = None
     payload: bytes = field(default=b"", repr=False)  #: the published bytes, exactly; without them no device can answer
     #: Which of `mechanism` and the names of `parameters` the draft left to hush (`hush_common.task.match_published`).
     #: Not published, and no part of what makes tasks equal.
@@ -116,6 +127,7 @@ class Task:
         self._check_epsilon()
         self._check_offers()
         self._check_times()
+        self._check_policy()
         _ = self.randomizer  # a mechanism that does not fit fails here, not on a device
 
     def _check_types(self) -> None:
@@ -192,6 +204,19 @@ class Task:
                     "round_every", "the last round lies beyond the year 9999; ask for fewer rounds"
                 ) from error
 
+    def _check_policy(self) -> None:
+        if self.release_from is not None and not 1 <= self.release_from < 1 << 53:
+            raise TaskError(
+                "release_from", f"{self.release_from} is not a number of reports; write a positive integer, or drop it"
+            )
+        for name in ("release_every", "retention"):
+            length = getattr(self, name)
+            if length is not None and (not _SECOND <= length <= LONGEST_POLICY or length % _SECOND):
+                raise TaskError(
+                    name,
+                    f'is not a whole number of seconds, from 1 to {LONGEST_POLICY.days} days; write for example "1d"',
+                )
+
     @cached_property
     def digest(self) -> bytes:
         """The 32 bytes that identify the task everywhere; TaskError without the published bytes."""
@@ -239,6 +264,16 @@ class Task:
         if self.repeat == "fresh":
             return None
         return self.randomizer if isinstance(self.randomizer, LevelMechanism) else None
+
+    @property
+    def release_seconds(self) -> int:
+        """`release_every` in seconds; 0 without it."""
+        return 0 if self.release_every is None else int(self.release_every.total_seconds())
+
+    @property
+    def has_release_policy(self) -> bool:
+        """Whether its estimate is not simply released whenever something was counted."""
+        return self.release_from is not None or self.release_every is not None
 
     @property
     def unit(self) -> str:
@@ -302,7 +337,11 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
     given, offered = fields.anything("epsilon", None), fields.items("offers", [])
     choice = _choice(fields)
     times = {name: fields.moment_or_none(name, published=not draft) for name in ("opens", "closes")}
-    every, enrolled = fields.text_or_none("round_every"), fields.integer_or_none("enrolled")
+    enrolled, release_from = fields.integer_or_none("enrolled"), fields.integer_or_none("release_from")
+    round_every, release_every, retention = (
+        None if (text := fields.text_or_none(name)) is None else parse_interval(text, name)
+        for name in ("round_every", "release_every", "retention")
+    )
     domain = read_domain(fields.anything("domain"))
     fields.end()
     epsilon = _epsilon(given, choice)
@@ -318,9 +357,12 @@ def task_of_document(document: Mapping[str, object], *, payload: bytes = b"", dr
         parameters=parameters,
         domain=domain,
         enrolled=enrolled,
+        release_from=release_from,
         rounds=choice.rounds,
         repeat=choice.repeat,
-        round_every=None if every is None else _interval(every),
+        round_every=round_every,
+        release_every=release_every,
+        retention=retention,
         **times,
         payload=payload,
         chosen=_left_open(choice) if draft else frozenset(),
@@ -394,19 +436,18 @@ def _epsilon(given: object, choice: _Choice) -> Fraction:
     return coins.epsilon() * (2 if choice.repeat == "sticky" else choice.rounds)
 
 
-def _interval(text: str) -> timedelta:
+def parse_interval(text: str, field: str) -> timedelta:
+    """Return the length of time that is written as a number and s, m, h, d or w; a TaskError names the field."""
     match = _INTERVAL.fullmatch(text)
     if match is None:
-        raise TaskError(
-            "round_every", f'{text[:40]!r} is not an interval; write a number and s, m, h, d or w, as in "1d"'
-        )
+        raise TaskError(field, f'{text[:40]!r} is not an interval; write a number and s, m, h, d or w, as in "1d"')
     try:
         return timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
     except OverflowError as error:
-        raise TaskError("round_every", f"{text!r} is too long") from error
+        raise TaskError(field, f"{text!r} is too long") from error
 
 
-def _interval_text(interval: timedelta) -> str:
+def interval_text(interval: timedelta) -> str:
     seconds = int(interval.total_seconds())
     unit = max((unit for unit, length in _SECONDS.items() if seconds % length == 0), key=_SECONDS.__getitem__)
     return f"{seconds // _SECONDS[unit]}{unit}"
@@ -421,14 +462,18 @@ def encode_document(task: Task) -> bytes:
         "domain": task.domain.document(),
         "rounds": task.rounds,
     }
-    document |= {name: value for name in ("title", "purpose", "enrolled") if (value := getattr(task, name))}
+    named = ("title", "purpose", "enrolled", "release_from")
+    document |= {name: value for name in named if (value := getattr(task, name))}
     document |= {
         name: moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
         for name in ("opens", "closes")
         if (moment := getattr(task, name)) is not None
     }
-    if task.round_every is not None:
-        document["round_every"] = _interval_text(task.round_every)
+    document |= {
+        name: interval_text(length)
+        for name in ("round_every", "release_every", "retention")
+        if (length := getattr(task, name)) is not None
+    }
     if task.repeat != "fresh":
         document["repeat"] = task.repeat
     if task.offers:

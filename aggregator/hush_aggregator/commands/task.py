@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
 StoreOption = Annotated[
-    Path, typer.Option(envvar="HUSH_STORE", help="The store of its aggregator.", show_default=False)
+    str,
+    typer.Option(
+        envvar="HUSH_STORE", help="The store of its aggregator: a file, or postgresql://….", show_default=False
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -41,9 +44,9 @@ def close(
     A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
     """
     from hush_aggregator import tasks  # noqa: PLC0415 - it brings numpy, which `check` does without
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
 
-    with SqliteEditor(store) as opened:
+    with open_editor(parse_store(store)) as opened:
         row = tasks.close(opened, task, round_)
     which, facts = (row.id, {}) if round_ is None else (f"round {round_} of {row.id}", {"round": round_})
     say("closed", row, "nothing more is counted, whatever still comes", facts if as_json else None, which)
@@ -56,11 +59,11 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     any other when it starts.
     """
     from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
     from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
-    with SqliteEditor(store) as opened:
+    with open_editor(parse_store(store)) as opened:
         row = row_of(opened, task)
         known = stored_task(row.payload)
         if row.owner not in ("", opened.public_identity):
@@ -88,10 +91,10 @@ def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
     """List the tasks of a store: their origin, state and owner."""
-    from hush_aggregator.store import SqliteReader  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator.store.location import open_reader, parse_store  # noqa: PLC0415 - it brings numpy, which `check` does without
     from hush_aggregator.tasks import facts_of  # noqa: PLC0415 - as above
 
-    with SqliteReader(store) as opened:
+    with open_reader(parse_store(store)) as opened:
         facts = [facts_of(opened, row) for row in opened.task_rows()]
     if as_json:
         print(json.dumps({"v": 1, "tasks": facts}, indent=2))
@@ -121,9 +124,9 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
     """
     from hush_aggregator import tasks  # noqa: PLC0415 - as above
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
 
-    with SqliteEditor(store) as opened:
+    with open_editor(parse_store(store)) as opened:
         row = tasks.withdraw(opened, task)
     say("withdrawn", row, "devices no longer answer it; reports on their way still count", {} if as_json else None)
 
@@ -136,12 +139,13 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     """
     from hush_aggregator.ownership import TAKE_OVER  # noqa: PLC0415 - as above
     from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
-    from hush_aggregator.store import Owner, SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store import Owner  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
     from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
 
-    with SqliteEditor(store) as opened:
+    with open_editor(parse_store(store)) as opened:
         row = row_of(opened, task)
         if row.owner == opened.public_identity:
             raise TaskError("task", f"{row.id!r} is published by this store already, as far as it knows")
@@ -162,10 +166,10 @@ def forget(
 
     The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
     """
-    from hush_aggregator.store import SqliteEditor  # noqa: PLC0415 - as above
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
     from hush_aggregator.tasks import row_of  # noqa: PLC0415 - as above
 
-    with SqliteEditor(store) as opened:
+    with open_editor(parse_store(store)) as opened:
         row = row_of(opened, task, forgotten=True)
         if not yes:
             typer.confirm(f"Delete all reports of {row.id} permanently?", abort=True, err=True)
@@ -213,7 +217,7 @@ def publish(
         str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
     ] = "",
     store: Annotated[
-        Path | None, typer.Option(help="Give it to this store instead: its aggregator publishes and counts it.")
+        str | None, typer.Option(help="Give it to this store instead: its aggregator publishes and counts it.")
     ] = None,
     user: Annotated[str, typer.Option(help=USER_HELP)] = "",
     password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
@@ -225,12 +229,13 @@ def publish(
     counted by nobody but an aggregator that was started with --any-task.
     """
     if store is not None:
-        from hush_aggregator.store import Origin, SqliteEditor  # noqa: PLC0415 - `check` does without numpy
+        from hush_aggregator.store import Origin  # noqa: PLC0415 - `check` does without numpy
+        from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
         from hush_aggregator.tasks import give  # noqa: PLC0415 - as above
 
         task = read_task(file)
         _warn(task)
-        with SqliteEditor(store) as opened:
+        with open_editor(parse_store(store)) as opened:
             done, task = give(opened, task, str(file), Origin.COMMAND)
         facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "store": str(store)}
         if as_json:

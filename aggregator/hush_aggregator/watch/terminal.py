@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 
 from hush_aggregator.charts import HEAVY, HEAVY_DOTTED, draw_interval
 from hush_aggregator.estimate.estimates import ANYTIME, Intervals
+from hush_aggregator.explain import release_rule
 from hush_aggregator.presentation import NumberFormat, interval_name, report_problems
 from hush_aggregator.result import ForeignResult, read_result, result_in
 from hush_common.errors import TaskError, printable
@@ -55,6 +56,7 @@ class View:
     result: ForeignResult | None = None
     parts: Sequence[PartView] = ()
     is_joint: bool = False  # whether the intervals hold simultaneously
+    rule: str = ""  # when figures are published; empty without a rule, and if the task is not known
 
     @property
     def n(self) -> int | None:
@@ -71,11 +73,12 @@ class View:
 def view_of(task_id: str, document: Mapping[str, object], task: Task | None) -> View:
     """Return the view of a result document, which is empty before the first, and of its task, if that is readable."""
     title, rounds = (task_id, None) if task is None else (task.title or task_id, task.rounds)
+    rule = "" if task is None else release_rule(task)
     if not document:
-        return View(task_id, title, rounds)
+        return View(task_id, title, rounds, rule=rule)
     found = result_in(document)
     parts, is_joint = _parts_of(found, task)
-    return View(task_id, title, rounds, found, parts, is_joint)
+    return View(task_id, title, rounds, found, parts, is_joint, rule)
 
 
 def figures_of(view: View) -> str:
@@ -276,7 +279,7 @@ def picture(view: View, past: PastIntervals, screen: Screen, height: int, notice
     foot = ["", *_block([Facts([*_facts(view)])], screen)]
     room = height - len(head) - len(foot) - 1
     if view.result is None:
-        body = _block([Sentence("no estimate yet")], screen)
+        body = _block([Sentence(view.rule or "no estimate yet")], screen)
     elif len(view.parts) == 1 and not view.parts[0].name:
         body = [*_one(view, view.parts[0], past, screen)][: max(room, 1)]
     else:
@@ -311,7 +314,10 @@ def _heading(view: View, notice: str) -> Iterator[Renderable]:
 def _facts(view: View) -> Iterator[Fact]:
     if view.result is None:
         return
-    yield Fact("reports", f"{whole(view.result.estimate.n)} counted, {refusals(view.result.refused)}")
+    if view.rule and not view.n:
+        yield Fact("reports", "none published yet")
+    else:
+        yield Fact("reports", f"{whole(view.result.estimate.n)} counted, {refusals(view.result.refused)}")
     for target, reason in view.result.failures.items():
         yield Fact("note", f"{target} could not be computed: {reason}")
     if view.result.updated_at:
@@ -321,7 +327,7 @@ def _facts(view: View) -> Iterator[Fact]:
 def _one(view: View, part: PartView, past: PastIntervals, screen: Screen) -> Iterator[str]:
     """The one number of a task: in words, then its interval below the earlier ones."""
     if part.value is None:
-        yield from Sentence("no estimate yet" if not view.n else "no estimate").lines(screen)
+        yield from Sentence(view.rule or "no estimate yet" if not view.n else "no estimate").lines(screen)
         return
     facts = [Fact("estimate", _value(part))]
     facts += [Fact(_label(name, part, view), part.wording.interval(*ends)) for name, ends in part.intervals.items()]
@@ -490,6 +496,8 @@ def is_interactive() -> bool:
 def _line(view: View) -> str:
     found = view.result or result_in({})
     rounds = "" if view.rounds == 1 else f" round {whole(found.round)},"
+    if view.rule and not view.n:
+        return f"{view.id}:{rounds} nothing published yet, {view.state}"
     figures = f" {figures_of(view)}," if view.n else ""
     return f"{view.id}:{rounds} {whole(view.n or 0)} counted,{figures} {refusals(found.refused)}, {view.state}"
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hush_aggregator import Aggregator, SqliteStore
+from hush_aggregator.store.lsm import merge, read_runs
+from hush_aggregator.store.reading import read_series
 from hush_attacks.demonstration import Demonstration
 from hush_attacks.overheard import OverheardBroker, device
 from hush_client import Gateway, Policy
@@ -155,13 +157,15 @@ async def _behind_a_gateway(folder: str) -> tuple[Marks, Marks]:
 
 def _stored(path: Path, task: Task, sent: Sequence[tuple[str, bytes]]) -> Marks:
     """What a store has of the report of each device, but for what is random or different for each task."""
+    found: dict[bytes, tuple[int, int]] = {}
     with closing(sqlite3.connect(path)) as connection:
-        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(report)")]
-        (number,) = connection.execute("SELECT number FROM numbered WHERE digest = ?", (task.digest,)).fetchone()
-        rows = connection.execute("SELECT * FROM report WHERE task = ?", (number,)).fetchall()
-    by_id = {row[columns.index("id")]: row for row in rows}
-    told = [place for place, name in enumerate(columns) if name not in ("task", "id", "body")]
-    return [tuple(by_id[id_][place] for place in told) for _, id_ in sent]
+        rounds = connection.execute("SELECT digest, round FROM series WHERE digest = ?", (task.digest,)).fetchall()
+        series = {number: round_ for (_, round_), number in read_series(connection, rounds).items()}
+        for run in read_runs(connection):
+            for keys, _ in merge(connection, [run]):
+                for key in keys.view("V24").tolist():
+                    found[key[8:]] = series.get(int.from_bytes(key[:8], "big"), -1), run.id
+    return [found[id_] for _, id_ in sent]
 
 
 class _Ear(logging.Handler):

@@ -326,6 +326,9 @@ def scenario_of_document(document: Mapping[str, object], path: Path, population:
     except ValidationError as error:
         raise _complaint(path, error) from error
     task = make_task(model.task)
+    for name in ("release_from", "release_every", "retention"):
+        if getattr(task, name) is not None:
+            raise TaskError(f"task.{name}", "a simulation shows each estimate at once; remove it")
     population = population or population_of(task.domain, model.population, path.parent)
     if sum(one.share for one in model.liars) > 1:
         raise OptionError("liars", "the shares add up to more than 1; leave some devices to the others")

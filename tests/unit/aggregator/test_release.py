@@ -19,7 +19,8 @@ from virtual_time import VirtualLoop
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimation import Failure, estimate_each
 from hush_aggregator.release import LONGEST_S, EstimatePublisher
-from hush_aggregator.result import RoundCounts, encode
+from hush_aggregator.result import Result, RoundCounts, encode
+from hush_aggregator.status import EstimateStatus
 from hush_aggregator.tally import Tally
 from hush_common.errors import BrokerError
 from hush_common.task import Task, make_task
@@ -516,3 +517,58 @@ def test_a_publication_that_is_lost_is_made_up_for_on_the_next_connection(run: R
 
     world = run(story())
     assert set(order(world)) == set(many)
+
+
+def test_the_status_says_what_is_due_what_failed_and_how_old_the_newest_estimate_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("hush_aggregator.release.time.monotonic", lambda: now[0])
+
+    async def story() -> World:
+        world = World()
+        world.fails = {"bad": FAILS}
+        now[0] += 50  # of the start nothing is published yet
+        assert world.releases.status == EstimateStatus(due=0, failed=0, age_s=50.0)
+        world.count("bad")
+        world.count("good")
+        assert world.releases.status == EstimateStatus(due=2, failed=0, age_s=50.0)
+        now[0] += 10
+        await world.serve(1)
+        assert world.releases.status == EstimateStatus(due=0, failed=1, age_s=0.0)
+        now[0] += 70
+        world.connected = False
+        world.count("good")
+        with pytest.raises(BrokerError):
+            await world.serve(2)
+        assert world.releases.status == EstimateStatus(due=1, failed=1, age_s=70.0)
+        del world.fails["bad"]
+        world.connected = True
+        world.count("bad", 2)
+        await world.serve(3)
+        assert world.releases.status == EstimateStatus(due=0, failed=0, age_s=0.0)
+        return world
+
+    run(story())
+
+
+def test_a_result_is_told_only_once_the_broker_has_its_estimate_and_not_if_that_failed(run: Run) -> None:
+    told: list[tuple[float, Result]] = []
+
+    async def story() -> World:
+        world = World()
+        world.releases._on_published = lambda result: told.append((asyncio.get_running_loop().time(), result))
+        world.acknowledged_s = 0.4
+        world.count("good", 3)
+        await world.serve(1)
+        world.connected = False
+        world.count("good", 3)
+        with pytest.raises(BrokerError):
+            await world.serve(2)
+        return world
+
+    world = run(story())
+    ((published, document),) = world.published
+    ((when, result),) = told
+    assert when >= published
+    assert result.to_document() == document

@@ -81,6 +81,7 @@ def test_a_label_without_a_share_has_none_and_the_order_is_that_of_the_task() ->
         ),
         (SLEEP, ("clients = 1000", "shares = [1.0, 2.0]"), "2 shares, and the task has 3 offers"),
         (SLEEP, ("clients = 1000", "shares = [0.0, 0.0, 0.0]"), "all are 0"),
+        (SLEEP, ("[task]", '[task]\nrelease_every = "1d"'), "release_every: a simulation shows each estimate at once"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line(tmp_path: Path, text: str, change: tuple[str, str], words: str) -> None:
