@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from chaos import BARE
 from hypothesis import settings
-from servers import Mosquitto, need
+from servers import Mosquitto, Postgres, need
+from stores import StorePlace, in_postgres
 from virtual_time import VirtualLoop
 
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
@@ -107,3 +108,41 @@ def guarded_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosq
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Postgres]:
+    """A server with no memory of its own beyond the run."""
+    with _in_memory() as directory:
+        directory.chmod(0o755)
+        server = Postgres(directory / "postgres")
+        server.start()
+        yield server
+        server.stop("immediate")
+
+
+@pytest.fixture
+def own_postgres_server() -> Iterator[Postgres]:
+    """A server that a test may kill."""
+    with _in_memory() as directory:
+        directory.chmod(0o755)
+        server = Postgres(directory / "postgres")
+        server.start()
+        yield server
+        server.stop("immediate")
+
+
+@pytest.fixture
+def postgres(postgres_server: Postgres) -> Iterator[StorePlace]:
+    """A store in PostgreSQL."""
+    with in_postgres(postgres_server) as place:
+        yield place
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
+    """A store of each kind, for what both promise."""
+    if request.param == "sqlite":
+        return StorePlace(tmp_path / "hush.sqlite")
+    place: StorePlace = request.getfixturevalue("postgres")
+    return place

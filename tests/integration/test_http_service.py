@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from http_process import TOKEN, HttpProcess, running, write_token
-from servers import Mosquitto, free_port, need
+from servers import Mosquitto, free_port
 from serving import estimate
 
 from hush_aggregator.store import SqliteStore
@@ -127,31 +127,72 @@ def test_reading_goes_on_while_the_store_is_written_locked_or_away(tmp_path: Pat
         assert service.get("/healthz").status_code == 200
 
 
+def child_of(process: int) -> int:
+    """The process of HTTP."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for pid in (Path("/proc") / str(process) / "task" / str(process) / "children").read_text().split():
+            with suppress(OSError):
+                if b"hush_aggregator.http.process" in (Path("/proc") / pid / "cmdline").read_bytes():
+                    return int(pid)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def somebody_listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0  # also where the process that listens is stopped
+
+
 @pytest.mark.slow
-def test_an_end_of_http_ends_no_intake(broker: Mosquitto, tmp_path: Path) -> None:
-    """The server is broken from within, by a variable of the test."""
-    program = """
-import sys, uvicorn
-from hush.cli import main
-async def broken(self, counter):
-    raise RuntimeError("broken")
-uvicorn.Server.on_tick = broken
-sys.argv = ["hush", *sys.argv[1:]]
-main()
-"""
+def test_http_that_ends_or_hangs_ends_no_intake_and_is_started_again(broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(json.dumps(HEIGHTS), encoding="utf-8")
-    command = [sys.executable, "-c", program, *serve(broker, tmp_path), "--task", str(tmp_path / "task.json")]
-    with subprocess.Popen([*command, "--http", f"127.0.0.1:{free_port()}"], stderr=subprocess.PIPE) as process:
-        try:
-            watch = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(broker.port), "-t", "hush/v1/tasks/heights"]
-            subprocess.run([*watch, "-C", "1", "-W", str(PATIENCE_S)], check=True, capture_output=True)
-            report(broker, tmp_path, "a")
-            assert estimate(broker.port, 1)["n"] == 1
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0
-    assert b"HTTP has ended (RuntimeError), and reports are counted all the same" in log
+    with running(
+        tmp_path, [*serve(broker, tmp_path), "--task", str(tmp_path / "task.json")], option="--http"
+    ) as service:
+        service.until("/readyz", 200)
+        first = child_of(service.process.pid)
+        os.kill(first, signal.SIGKILL)
+        report(broker, tmp_path, "a")
+        assert estimate(broker.port, 1)["n"] == 1
+        service.until("/readyz", 200)  # who asked meanwhile has waited
+        second = child_of(service.process.pid)
+        assert second != first
+        os.kill(second, signal.SIGSTOP)
+        report(broker, tmp_path, "b")
+        assert estimate(broker.port, 2)["n"] == 2
+        began = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        assert service.process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < 5.5  # although it had to be killed
+        with pytest.raises(ProcessLookupError):
+            os.kill(second, 0)
+
+
+@pytest.mark.slow
+def test_http_tells_of_an_intake_that_hangs_and_ends_with_one_that_dies(broker: Mosquitto, tmp_path: Path) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "hush", *serve(broker, tmp_path), "--http", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        service = HttpProcess(process, port, tmp_path / "none")
+        http = child_of(service.process.pid)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            with suppress(httpx.TransportError):
+                service.until("/readyz", 200)
+                break
+        service.process.send_signal(signal.SIGSTOP)
+        for path in ("/healthz", "/readyz"):
+            assert "nothing was heard of the aggregator" in service.until(path, 503).json()["detail"]
+        service.process.send_signal(signal.SIGCONT)
+        service.until("/healthz", 200)
+        os.kill(http, signal.SIGSTOP)  # a process that hangs does not notice the end of the other one
+        service.process.kill()
+        service.process.wait()
+        deadline = time.monotonic() + 5
+        while somebody_listens(service.port):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_a_port_that_is_taken_ends_the_command_before_the_store_is_made(tmp_path: Path) -> None:

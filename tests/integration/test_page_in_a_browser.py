@@ -11,12 +11,14 @@ import page_states
 import page_tasks
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from http_world import patient
 from page_browser import browsing
 from page_figures import Figure, agree, required
 from page_server import served
 from playwright.sync_api import Browser, Page, expect
 
 from hush_aggregator.store import Accepted, SqliteStore
+from hush_common.task import make_task
 
 PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
@@ -42,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(store: Path) -> Iterator[str]:
-    with served(store) as address:
+    with patient(), served(store) as address:
         yield address
 
 
@@ -83,6 +85,7 @@ def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
     page_states.fill(tmp_path / "hush.sqlite3")
     page_states.fail_the_failed(monkeypatch)
     with (
+        patient(),
         served(tmp_path / "hush.sqlite3") as address,
         httpx.Client(base_url=address) as api,
         looking(browser, address, java_script_enabled=script) as page,
@@ -288,3 +291,33 @@ def test_page_and_all_it_loads_are_less_than_a_hundred_kilobytes(browser: Browse
             expect(page.locator("#still")).to_be_hidden()
         assert len([size for size in sizes if size]) >= 4
         assert sum(sizes) < 100_000
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_a_search_among_many_categories_needs_no_script_and_is_quicker_with_it(
+    browser: Browser, tmp_path: Path, *, script: bool
+) -> None:
+    labels = [f"Street {number}" for number in range(600)]
+    task = make_task({"id": "many", "epsilon": "4", "domain": {"kind": "category", "labels": labels}})
+    with SqliteStore(tmp_path / "hush.sqlite3") as counting:
+        counting.add_task(task)
+        page_tasks.count(counting, task, labels)
+    with (
+        served(tmp_path / "hush.sqlite3") as address,
+        looking(browser, address, java_script_enabled=script) as page,
+    ):
+        page.goto(f"{address}/tasks/many")
+        field = page.get_by_label("Search 600 categories")
+        field.press_sequentially("STREET 59")
+        if not script:
+            page.get_by_role("button", name="Search").click()
+        expect(page.locator("#found")).to_contain_text("11 categories with STREET 59")
+        expect(page.locator(".parts tbody tr")).to_have_count(11)
+        assert "find=STREET+59" in page.url
+        if script:
+            expect(field).to_be_focused()
+            field.press("Backspace")
+            expect(page.locator("#found")).to_contain_text("111 categories with STREET 5")
+        page.get_by_role("link", name="Show all").click()
+        page.get_by_role("link", name="Next").click()
+        expect(page.locator("#parts-turn")).to_contain_text("257 to 512 of 600")

@@ -38,6 +38,9 @@ def http_extra(what: str) -> Iterator[None]:
 
 _LOG = logging.getLogger("hush.aggregator")
 
+ADMIN_HELP = "File with a line NAME TOKEN for each administrator: only they may write and read single reports."
+AUDIT_HELP = "File to which each action of an administrator is appended, as a line of JSON."
+
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -63,6 +66,9 @@ def http(
         list[str] | None,
         typer.Option(help="Address or network of a proxy whose forwarded addresses count; may be repeated."),
     ] = None,
+    admin_token_file: Annotated[Path | None, typer.Option(help=ADMIN_HELP)] = None,
+    audit_log: Annotated[Path | None, typer.Option(help=AUDIT_HELP)] = None,
+    root_path: Annotated[str, typer.Option(help="Path below which a proxy has all of it, such as /hush.")] = "",
     log_format: LogFormatOption = LogFormat.TEXT,
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
@@ -80,8 +86,13 @@ def http(
 
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
-    options = HttpOptions("--bind", bind, "--", token_file, write, open_, tuple(host or ()), tuple(trusted_proxy or ()))
-    access = HttpListener.open(options, store, confidence)
+    from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
+
+    names = tuple(host or ()), tuple(trusted_proxy or ()), root_path
+    options = HttpOptions(
+        "--bind", bind, "--", token_file, write, open_, *names, admin_token_file=admin_token_file, audit_log=audit_log
+    )
+    access = HttpListener.open(options, parse_store(store), confidence)
     with logging_to(sys.stderr, log_format) as log, access.listener, ProcessEstimator() as estimator:
         service = replace(access.service, estimator=estimator)
 

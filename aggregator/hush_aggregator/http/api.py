@@ -1,6 +1,7 @@
 """Tasks over HTTP: what is asked, and what is refused."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from hush_aggregator import tasks as changes
 from hush_aggregator.explain import warnings
 from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
 from hush_aggregator.http.feed import ChangeFeed
+from hush_aggregator.http.latency import RequestLatency
 from hush_aggregator.http.schemas import (
     CONFLICT,
     Change,
@@ -32,17 +34,19 @@ from hush_aggregator.http.security import may_export, may_write
 from hush_aggregator.http.service import (
     JSON,
     PROBLEMS_PATH,
-    Live,
+    SILENT_S,
     ProblemError,
     ProblemType,
+    Service,
     ServiceDep,
     StoreDep,
     StoreService,
     answer,
 )
-from hush_aggregator.metrics import CONTENT_TYPE, Exposition, StoreFigures
-from hush_aggregator.store import Origin, SqliteEditor, SqliteReader
-from hush_aggregator.store.base import UNKNOWN, StoreReader, TaskRow
+from hush_aggregator.metrics import CONTENT_TYPE, Exposition, MetricValues, StoreFigures
+from hush_aggregator.service_metrics import ServiceValues
+from hush_aggregator.store.base import UNKNOWN, Origin, StoreEditor, StoreReader, TaskRow
+from hush_aggregator.store.location import open_editor, open_reader
 from hush_aggregator.tasks import check_round, facts_of, row_of
 from hush_common.errors import OptionError, StoreError, TaskError
 from hush_common.task import ROUND_LIMIT, Task, read_draft
@@ -118,7 +122,7 @@ result_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}/rounds", tags=[
 @result_routes.get("/latest", responses={200: {"model": ResultDocument}})
 async def get_latest(task_id: Id, store: StoreDep) -> Response:
     """The result of the latest round that has a report, or of the first round."""
-    return answer((await store.result(await _task(task_id, store))).to_document())
+    return Response(store.document(await store.result(await _task(task_id, store))), media_type=JSON)
 
 
 @result_routes.get("/all", responses={200: {"model": ResultDocuments}})
@@ -132,8 +136,9 @@ async def get_all(
     task = await _task(task_id, store)
     latest = await store.run(lambda opened: opened.latest_round(task.digest))
     end = min(latest + 1, start + limit)
-    results = [(await store.result(task, number)).to_document() for number in range(start, end)]
-    return answer({"v": 1, "results": results, **({"next": end} if start < end <= latest else {})})
+    results = [store.document(await store.result(task, number)) for number in range(start, end)]
+    following = b'"next":%d,' % end if start < end <= latest else b""
+    return Response(b'{%b"results":[%b],"v":1}' % (following, b",".join(results)), media_type=JSON)
 
 
 @result_routes.get("/{number}", responses={200: {"model": ResultDocument}})
@@ -141,7 +146,7 @@ async def get_round(task_id: Id, number: Round, store: StoreDep) -> Response:
     """The result of one round."""
     task = await _task(task_id, store)
     check_round(task, number)
-    return answer((await store.result(task, number)).to_document())
+    return Response(store.document(await store.result(task, number)), media_type=JSON)
 
 
 async def _task(task_id: str, store: StoreService) -> Task:
@@ -174,7 +179,7 @@ _DRAFT = {
         409: CONFLICT,
     },
 )
-async def give_task(request: Request, store: StoreDep) -> Response:
+async def give_task(request: Request, store: StoreDep, service: ServiceDep) -> Response:
     """Add a task to the store: its aggregator publishes it within two seconds, or when it connects.
 
     The same draft again changes nothing; another draft with the same id is a conflict, which names both digests.
@@ -188,13 +193,14 @@ async def give_task(request: Request, store: StoreDep) -> Response:
 
     def give() -> tuple[changes.Given, list[str]]:
         task = _read(body, kind)
-        with SqliteEditor(store.path) as opened:
+        with open_editor(store.address) as opened:
             return changes.give(opened, task, _NAME, Origin.HTTP), [*warnings(task, datetime.now(UTC))]
 
     (done, task), told = await store.run_slow(give)
+    request.state.task = task.id
     document = {"v": 1, "status": done.replace(" ", "_"), "task": task.id, "digest": task.digest.hex()}
     document |= {"mechanism": task.mechanism} | ({"warnings": told} if told else {})
-    place = f"/v1/tasks/{task.id}"
+    place = f"{service.root_path}/v1/tasks/{task.id}"
     return answer(document, 201, {"Location": place}) if done == changes.GIVEN else answer(document)
 
 
@@ -229,9 +235,9 @@ def _read(body: bytes, kind: str) -> Task:
     return read_draft(text, _NAME)
 
 
-async def _changed(store: StoreService, change: Callable[[SqliteEditor], T]) -> T:
+async def _changed(store: StoreService, change: Callable[[StoreEditor], T]) -> T:
     def run() -> T:
-        with SqliteEditor(store.path) as opened:
+        with open_editor(store.address) as opened:
             return change(opened)
 
     return await store.run_slow(run)
@@ -252,7 +258,11 @@ RoundFilter = Annotated[
 
 @export_routes.get("/reports.csv", response_class=StreamingResponse, responses={200: {"content": {"text/csv": {}}}})
 async def get_csv(task_id: Id, store: StoreDep, number: RoundFilter = None) -> Response:
-    """The counted reports as CSV: round, random id, the integers of the body. There is neither sender nor time."""
+    """The counted reports as CSV: round, random id, the integers of the body. There is neither sender nor time.
+
+    Reports that are not released yet are among them. The header `Hush-Dropped-Rounds` has the rounds whose reports were
+    dropped by the retention of the task or of the service.
+    """
     return await _export(task_id, store, number, ".csv")
 
 
@@ -285,9 +295,11 @@ class _Export:
 
     def __init__(self, store: StoreService, task_id: str, number: int | None, suffix: str) -> None:
         self._store = store
-        self._opened = SqliteReader(store.path)
+        self._opened = open_reader(store.address)
         try:
-            self._portions: Iterator[bytes] = FORMATS[suffix](*reports_of(self._opened, task_id, number))
+            task, reports, dropped = reports_of(self._opened, task_id, number)
+            self.dropped: str = ",".join(map(str, dropped))
+            self._portions: Iterator[bytes] = FORMATS[suffix](task, reports)
         except BaseException:
             self._opened.close()
             raise
@@ -306,9 +318,10 @@ class _Stream(StreamingResponse):
     """A response that closes its export. An interrupted response is visibly incomplete (chunked)."""
 
     def __init__(self, export: _Export, suffix: str, name: str) -> None:
-        super().__init__(
-            export, media_type=_TYPES[suffix], headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        if export.dropped:
+            headers["Hush-Dropped-Rounds"] = export.dropped
+        super().__init__(export, media_type=_TYPES[suffix], headers=headers)
         self._export = export
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -322,9 +335,18 @@ health_routes: APIRouter = APIRouter(tags=["health"])
 
 
 @health_routes.get("/healthz", responses={200: {"model": Health}})
-async def healthz() -> Response:
-    """The process lives."""
+async def healthz(service: ServiceDep) -> Response:
+    """The process lives, and so does the aggregator that it belongs to."""
+    _check_intake(service)
     return answer({"status": "ok"})
+
+
+def _check_intake(service: Service) -> None:
+    if service.live is not None and service.live.silent_s > SILENT_S:
+        raise ProblemError(
+            ProblemType.INTAKE_SILENT,
+            f"nothing was heard of the aggregator for {service.live.silent_s:.0f} s; restart it if that lasts",
+        )
 
 
 @health_routes.get("/readyz", responses={200: {"model": Health}})
@@ -333,6 +355,7 @@ async def readyz(service: ServiceDep, store: StoreDep) -> Response:
 
     `warnings` has problems that another instance of the service would have, too.
     """
+    _check_intake(service)
     try:
         await store.run(lambda opened: opened.changes())
     except StoreError as error:
@@ -357,19 +380,25 @@ metrics_routes: APIRouter = APIRouter(tags=["metrics"])
 class Metrics:
     """The metrics of an aggregator in the same process, or of a store alone."""
 
-    def __init__(self, feed: ChangeFeed, live: Live | None) -> None:
+    def __init__(self, feed: ChangeFeed, service: Service, latency: RequestLatency) -> None:
         self._feed = feed
-        self._alone = live is None
+        self._service = service
+        self._latency = latency
         self._stored = StoreFigures()
-        figures = self._stored.figures if live is None else live.figures
-        self._exposition = Exposition(figures, version("hush-ldp"))
+        self._exposition = Exposition(self._figures, version("hush-ldp"))
 
     async def text(self) -> bytes:
         """Return the metrics, at most a second old."""
-        if self._alone:
+        if self._service.live is None:
             found = await self._feed.overview()
             self._stored.look_at(found.counts.values(), found.refused)
         return self._exposition.text()
+
+    def _figures(self) -> MetricValues:
+        if self._service.live is not None:
+            return replace(self._service.live.figures(), requests=self._latency.histograms)
+        values = ServiceValues.read(self._service.store)
+        return replace(self._stored.figures(), service=values, requests=self._latency.histograms)
 
 
 @metrics_routes.get("/metrics", response_class=PlainTextResponse)

@@ -16,10 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from hush_aggregator.http import api
+from hush_aggregator.http.conditional import Conditional
 from hush_aggregator.http.connection import ACCEPTED_AT_ONCE, Connection, Connections
 from hush_aggregator.http.feed import ChangeFeed, event_routes
+from hush_aggregator.http.latency import LatencyMiddleware, RequestLatency
 from hush_aggregator.http.listen import BACKLOG
 from hush_aggregator.http.page.pages import page_routes
+from hush_aggregator.http.page.rendered import RenderedPages
 from hush_aggregator.http.page.view import TaskViews
 from hush_aggregator.http.schemas import DescribedApp
 from hush_aggregator.http.security import HEAD_LIMIT, Guard
@@ -61,6 +64,7 @@ def create_app(service: Service) -> FastAPI:
         summary="Statistics from devices without the devices' values.",
         description="HEAD works wherever GET does: with the same status and headers, without a body.",
         openapi_url="/v1/openapi.json",
+        servers=[{"url": service.root_path}] if service.root_path else None,
         docs_url=None,  # its pages load files from other hosts
         redoc_url=None,
         redirect_slashes=False,
@@ -68,12 +72,16 @@ def create_app(service: Service) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         lifespan=lifespan,
     )
+    latency = RequestLatency()
+    app.add_middleware(Conditional)
     app.add_middleware(Guard, service=service)
+    app.add_middleware(LatencyMiddleware, latency=latency)  # the outermost
     app.state.service = service
     app.state.reading = reading
     app.state.feed = feed
     app.state.views = TaskViews(reading)
-    app.state.metrics = api.Metrics(feed, service.live)
+    app.state.pages = RenderedPages()
+    app.state.metrics = api.Metrics(feed, service, latency)
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(ProblemError, _problem_error)

@@ -21,7 +21,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from hush_aggregator.http.client_address import Network, is_loopback, is_trusted, share_of
-from hush_aggregator.http.security import REQUESTS, STREAMS
+from hush_aggregator.http.security import BODY_LIMIT, REQUESTS, STREAMS
 from hush_aggregator.http.service import ProblemError, ProblemType
 
 ACCEPTED_AT_ONCE = 16
@@ -133,11 +133,18 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing():
+        if self.conn.their_state is h11.SEND_BODY and not self.transport.is_closing() and not self._is_short:
             # If it were closed now, the rest of the body would make the system discard the response before it is read.
             self._unwanted = 0
             self.transport.write_eof()
         self._note()
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether uvicorn may skip the rest of the body: a proxy uses the connection again, and would meet its end."""
+        headers = dict(self.scope["headers"])
+        is_said = {b"expect", b"transfer-encoding"}.isdisjoint(headers)  # beside these the length may not be the truth
+        return is_said and int(headers.get(b"content-length", b"0")[:20]) <= BODY_LIMIT  # digits: h11 has read it
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP with a problem, unless a response has begun."""
@@ -178,11 +185,12 @@ class Connection(H11Protocol):
     def _phase(self) -> Phase | None:
         if self.transport.is_closing():
             return Phase.CLOSED
-        if self._unwanted >= 0:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        is_skipping = cycle is not None and cycle.response_complete and self.conn.their_state is h11.SEND_BODY
+        if self._unwanted >= 0 or is_skipping:
             return Phase.LEFT
         if self.flow.write_paused:
             return Phase.READER
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
         if (cycle is None or cycle.response_complete) and self.conn.their_state is h11.IDLE:
             return Phase.HEAD
         return None

@@ -1,9 +1,8 @@
 """The stream of changes: the current results of all tasks, read once for all followers, as server-sent events.
 
 A follower has only a cursor in the order of changes: a slow one gets the newest document of each task that has changed
-since, once, and uses no memory meanwhile. The name of a cursor outlives the process: it is the version of the store and
-a sum over the documents. A client that returns with a known cursor misses nothing and gets nothing twice; with another
-one it gets everything.
+since, once, and uses no memory meanwhile. The name of a cursor outlives the process: it is a sum over the documents. A
+client that returns with a known cursor misses nothing and gets nothing twice; with another one it gets everything.
 
 Without followers the store is read twice a minute.
 """
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, NamedTuple, NoReturn, cast
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
@@ -147,10 +146,10 @@ class ChangeFeed:
             self._ready.set()
         return found
 
-    async def follow(self, cursor: str | None) -> AsyncIterator[FeedEvent | None]:
+    async def follow(self, cursor: str | None, task: str | None = None) -> AsyncIterator[FeedEvent | None]:
         """Yield what has changed since a cursor, then each change until the service ends; None after 15 s without one.
 
-        An unknown cursor yields everything.
+        An unknown cursor yields everything. With the id of a task, only its changes are yielded.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_S):
@@ -159,20 +158,25 @@ class ChangeFeed:
         at = self._cursors.get(cursor or "", -1)
         if at < 0:
             at = 0
-            yield FeedEvent("", "", "" if self._entries else self._cursor())
+            yield FeedEvent("", "", "" if self._since(0, task) else self._cursor())
+        elapsed = asyncio.get_running_loop().time
+        yielded_at = elapsed()
         while not self._ended:
             changed = self._changed  # before reading, so that no change is missed
             target, name = self._at, self._cursor()
-            due = self._since(at)
+            due = self._since(at, task)
+            if due:
+                yielded_at = elapsed()
             for task_id in due:
                 document = self._entries[task_id].document  # the newest, not that of the time of the change
                 yield FeedEvent(task_id, document, name if task_id == due[-1] else "")
             at = target
             while not changed.is_set():
                 try:
-                    async with asyncio.timeout(_IDLE_S):
+                    async with asyncio.timeout_at(yielded_at + _IDLE_S):  # changes of other tasks do not count
                         await changed.wait()
                 except TimeoutError:
+                    yielded_at = elapsed()
                     yield None
 
     @contextmanager
@@ -185,8 +189,10 @@ class ChangeFeed:
         finally:
             self.followers -= 1
 
-    def _since(self, at: int) -> list[str]:
-        """Return the tasks that have changed after a place, the oldest change first."""
+    def _since(self, at: int, task: str | None = None) -> list[str]:
+        """Return the tasks that have changed after a place, the oldest change first; with `task`, only that one."""
+        if task is not None:
+            return [task] if task in self._entries and self._entries[task].at > at else []
         found = []
         for task_id in reversed(self._entries):
             if self._entries[task_id].at <= at:
@@ -209,7 +215,7 @@ class ChangeFeed:
         document = result.to_document()
         fixed = {name: value for name, value in document.items() if name != "updated_at"}
         if task.id in self._made_of:  # otherwise it was deleted meanwhile
-            self._put(task.id, encode(document).decode(), _hash(task.id, encode(fixed)))
+            self._put(task.id, self._reading.document(result).decode(), _hash(task.id, encode(fixed)))
 
     async def _task(self, count: TaskCount) -> Task | None:
         """Return the published task; None if it was deleted meanwhile."""
@@ -256,7 +262,7 @@ class ChangeFeed:
 
     def _cursor(self) -> str:
         """Return the name of the current cursor, and remember it."""
-        name = f"{self._found.version[1] if self._found else 0}-{self._sum:016x}"
+        name = f"{self._sum:016x}"  # not the version of the store, which counts its transactions
         self._cursors[name] = self._at
         self._cursors.move_to_end(name)
         while len(self._cursors) > _CURSORS:
@@ -306,6 +312,10 @@ async def get_events(
     last_event_id: Annotated[
         str | None, Header(description="The id of the last event that the client received.")
     ] = None,
+    task: Annotated[
+        str | None,
+        Query(description="Only the events of this task; left out: all.", pattern=r"^[a-z0-9][a-z0-9-]{0,63}$"),
+    ] = None,
 ) -> _Events:
     """All tasks, then each change: server-sent events.
 
@@ -315,14 +325,14 @@ async def get_events(
     stream is alive.
     """
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}  # the second tells proxies not to buffer
-    return _Events(_encoded(feed, last_event_id), headers=headers)
+    return _Events(_encoded(feed, last_event_id, task), headers=headers)
 
 
-async def _encoded(feed: ChangeFeed, cursor: str | None) -> AsyncIterator[bytes]:
+async def _encoded(feed: ChangeFeed, cursor: str | None, task: str | None) -> AsyncIterator[bytes]:
     """Yield the bytes of events. Events that belong together are one piece, which is faster."""
     retry = _RETRY_MS + random.randrange(_RETRY_MS)  # noqa: S311 - so that clients do not return all at once
     piece = bytearray()
-    async for change in feed.follow(cursor):
+    async for change in feed.follow(cursor, task):
         if change is None:
             piece += KEEPALIVE_COMMENT
         elif not change.task:

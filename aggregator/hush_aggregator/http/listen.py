@@ -8,8 +8,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Self
 
+from hush_aggregator.http.audit import AuditLog
 from hush_aggregator.http.client_address import Network, parse_network
-from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Service, find_token
+from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Service, find_administrators, find_token
+from hush_aggregator.store.location import StoreAddress
 from hush_common.errors import OptionError
 
 BACKLOG = 128
@@ -85,6 +87,18 @@ class HttpOptions:
     open: bool = False  # whether everybody who can reach the address may read
     hosts: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    root_path: str = ""
+    admin_token_file: Path | None = None
+    audit_log: Path | None = None
+
+
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
+
+
+def _prefix(option: str, path: str) -> str:
+    if not _PREFIX.fullmatch(path.removesuffix("/")):
+        raise OptionError(option, f"{path[:80]!r} is no path below which a proxy serves; write for example /hush")
+    return path.removesuffix("/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +109,21 @@ class HttpListener:
     service: Service
 
     @classmethod
-    def open(cls, options: HttpOptions, store: Path, confidence: float = 0.95) -> Self:
+    def open(cls, options: HttpOptions, store: StoreAddress, confidence: float = 0.95) -> Self:
         """Listen, to serve a store; OptionError for an unusable address or token, or a store open to strangers."""
         address = Address.parse(options.option, options.address)
+        _prefix(f"{options.prefix}root-path", options.root_path)
         token_option = f"{options.prefix}token-file"
         token = find_token(token_option, options.token_file, os.environ)
-        if options.write and token is None:
+        administrators = find_administrators(f"{options.prefix}admin-token-file", options.admin_token_file)
+        if token is not None and any(token.is_same(one) for _, one in administrators):
+            raise OptionError(
+                f"{options.prefix}admin-token-file", "has the token of the readers, too; make another one for each"
+            )
+        audit = None if options.audit_log is None else AuditLog(options.audit_log)
+        if audit is not None:
+            audit.check(f"{options.prefix}audit-log")
+        if options.write and token is None and not administrators:
             raise OptionError(
                 f"{options.prefix}write", f"needs a token; name its file with {token_option}, or set {TOKEN_VARIABLE}"
             )
@@ -108,7 +131,7 @@ class HttpListener:
         trusted = tuple(_network(f"{options.prefix}trusted-proxy", text) for text in options.trusted_proxies)
         listener = bind(options.option, address)
         bound = ip_address(str(listener.getsockname()[0]).partition("%")[0])
-        if not bound.is_loopback and token is None and not options.open:
+        if not bound.is_loopback and token is None and not administrators and not options.open:
             listener.close()
             raise OptionError(
                 options.option,
@@ -124,10 +147,13 @@ class HttpListener:
             hosts=frozenset(hosts),
             any_address=bound.is_unspecified,
             token=token,
+            administrators=administrators,
+            audit=audit,
             write=options.write,
             guarded=guarded,
             confidence=confidence,
             trusted_proxies=trusted,
+            root_path=_prefix(f"{options.prefix}root-path", options.root_path),
         )
         return cls(listener, service)
 

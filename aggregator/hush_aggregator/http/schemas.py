@@ -85,6 +85,9 @@ class TableDocument(_Document):
     weights: list[list[int]]
 
 
+Length = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}[smhdw]$", examples=["1d"])]
+
+
 class TaskDocument(_Document):
     """A task: docs/wire.md says what each field means. A draft may leave out what has one sensible value."""
 
@@ -95,11 +98,14 @@ class TaskDocument(_Document):
     purpose: NotRequired[Line]
     mechanism: NotRequired[str]
     rounds: NotRequired[Annotated[int, Field(ge=1, le=1_000_000)]]
-    round_every: NotRequired[Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}[smhdw]$", examples=["1d"])]]
+    round_every: NotRequired[Length]
     repeat: NotRequired[Literal["fresh", "sticky"]]
     opens: NotRequired[Moment]
     closes: NotRequired[Moment]
     enrolled: NotRequired[Annotated[int, Field(ge=1)]]
+    release_from: NotRequired[Annotated[int, Field(ge=1)]]
+    release_every: NotRequired[Length]
+    retention: NotRequired[Length]
     offers: NotRequired[list[EpsilonText | Annotated[int, Field(ge=1, le=50)]]]
     levels: NotRequired[Integers]
     size: NotRequired[Integers]
@@ -114,7 +120,10 @@ Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class TaskFacts(_Document):
-    """The facts of a task: who gave it, its state, and who publishes it. `n` is of its latest round."""
+    """The facts of a task: who gave it, its state, and who publishes it.
+
+    `n` is of its latest round, of a task with a release policy as released.
+    """
 
     v: NotRequired[Literal[1]]
     task: TaskId
@@ -241,6 +250,8 @@ class ResultDocument(_Versioned, _Mean):
     repeat: NotRequired[Literal["sticky"]]
     offers: NotRequired[list[str]]
     enrolled: NotRequired[Count]
+    release_from: NotRequired[Count]
+    release_every: NotRequired[Length]
     confidence: float
     refused: dict[Refusal, Count]
     flags: NotRequired[list[str]]

@@ -12,7 +12,8 @@ import binascii
 import logging
 import re
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from itertools import chain
 from pathlib import Path
@@ -64,12 +65,22 @@ def check_origin(service: Service, headers: Mapping[str, list[str]]) -> None:
         raise ProblemError(ProblemType.OTHER_ORIGIN, "pages of other sites may not use this service")
 
 
-def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login: bool = False) -> None:
-    """Refuse a request without the token, or any without one set; with `login` a password may be the token.
+def readers_of(service: Service) -> list[tuple[str, Token]]:
+    """The names and tokens with which one may read."""
+    return [*([] if service.token is None else [("token", service.token)]), *service.administrators]
 
-    The message does not contain what was sent.
+
+def administrators_of(service: Service) -> list[tuple[str, Token]]:
+    """The names and tokens with which one may write, and read single reports."""
+    return [*service.administrators] or readers_of(service)
+
+
+def check_token(tokens: Sequence[tuple[str, Token]], headers: Mapping[str, list[str]], *, login: bool = False) -> str:
+    """Return the name of the token of a request; refuse one without any of these, or if there is none.
+
+    With `login` a password may be the token. The message does not contain what was sent.
     """
-    if token is None:
+    if not tokens:
         raise ProblemError(ProblemType.NO_TOKEN_SET, "disabled: the service was started without a token")
     given = headers.get("authorization", [])
     remedy = "send the header Authorization: Bearer TOKEN"
@@ -79,8 +90,10 @@ def check_token(token: Token | None, headers: Mapping[str, list[str]], *, login:
             ProblemType.TOKEN_MISSING, f"this needs the token of the service; {remedy}", headers=challenge
         )
     found = _token_in(given[0], login=login) if len(given) == 1 else None
-    if found is None or not token.fits(found):
+    names = [] if found is None else [name for name, token in tokens if token.fits(found)]
+    if not names:
         raise ProblemError(ProblemType.TOKEN_WRONG, f"wrong token; {remedy}", headers=challenge)
+    return names[0]
 
 
 def _token_in(given: str, *, login: bool) -> str | None:
@@ -117,20 +130,60 @@ _bearer = HTTPBearer(auto_error=False, scheme_name="token", description="The tok
 _Described = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 
 
-async def may_export(request: Request, service: ServiceDep, _: _Described) -> None:
-    """Refuse single reports without the token."""
-    check_token(service.token, headers_of(request.scope["headers"]))
+async def may_export(request: Request, service: ServiceDep, _: _Described) -> AsyncIterator[None]:
+    """Refuse single reports without the token of an administrator."""
+    name = check_token(administrators_of(service), headers_of(request.scope["headers"]))
+    async with _audited(request, service, name):
+        yield
 
 
-async def may_write(request: Request, service: ServiceDep, _: _Described) -> None:
-    """Refuse writing without the token, or to a service that only reads."""
+async def may_write(request: Request, service: ServiceDep, _: _Described) -> AsyncIterator[None]:
+    """Refuse writing without the token of an administrator, or to a service that only reads."""
     if not service.write:
         raise ProblemError(
             ProblemType.READ_ONLY,
             "this service is read-only; its operator can enable writing with --http-write (hush http: --write)",
         )
-    check_token(service.token, headers_of(request.scope["headers"]))
+    name = check_token(administrators_of(service), headers_of(request.scope["headers"]))
+    async with _audited(request, service, name):
+        yield
 
+
+@asynccontextmanager
+async def _audited(request: Request, service: Service, name: str) -> AsyncIterator[None]:
+    """Write what the block does into the audit log; without a log that can be written it is not done."""
+    log = service.audit
+    if log is None:
+        yield
+        return
+    last = request.url.path.rpartition("/")[2]
+    given = str(request.path_params.get("number", ""))
+    number = int(given[:9]) if given.isdecimal() and given.isascii() else None
+    about = ("close round" if number is not None and last == "close" else _ACTIONS.get(last, "publish")), number
+
+    async def note(status: str) -> None:
+        task = request.path_params.get("task_id", getattr(request.state, "task", None))
+        try:
+            await asyncio.to_thread(log.write, name, about[0], task, status, about[1])
+        except OSError as error:
+            _LOG.error("%s: the audit log cannot be written (%s)", log.path, error.strerror)
+            raise ProblemError(
+                ProblemType.NO_AUDIT, "the audit log cannot be written; the log of the service says why"
+            ) from None
+
+    await note("asked")
+    try:
+        yield
+    except ProblemError as problem:
+        await note(problem.kind.slug if isinstance(problem.kind, ProblemType) else str(int(problem.kind)))
+        raise
+    except Exception as error:
+        await note(type(error).__name__)
+        raise
+    await note("ok")
+
+
+_ACTIONS = {"withdraw": "withdraw", "close": "close", "reports.csv": "export", "reports.parquet": "export"}
 
 BODY_LIMIT = 128 * 1024
 """The maximum bytes of a body: twice those of a published task."""
@@ -157,7 +210,8 @@ _POLICY = "; ".join(
     [
         "default-src 'none'",
         *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "font", "connect", "manifest")),
-        *(f"{kind} 'none'" for kind in ("base-uri", "form-action", "frame-ancestors")),
+        "form-action 'self'",  # the search of a long table
+        *(f"{kind} 'none'" for kind in ("base-uri", "frame-ancestors")),
     ]
 )
 _HEADERS = {
@@ -236,7 +290,7 @@ class Guard:
             )
         check_origin(self._service, headers)
         if self._service.guarded and scope["path"] not in _NEVER_GUARDED:
-            check_token(self._service.token, headers, login=scope["method"] == "GET")
+            check_token(readers_of(self._service), headers, login=scope["method"] == "GET")
         length = headers.get("content-length", ["0"])[0]
         if length.isdecimal() and int(length[:20]) > BODY_LIMIT:
             raise _body_too_long()

@@ -8,25 +8,27 @@ import re
 import stat
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from hashlib import sha256
 from http import HTTPStatus
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 from fastapi import Depends, Request, Response
 
 from hush_aggregator.estimation import Estimator, ThreadEstimator
+from hush_aggregator.http.audit import AuditLog
 from hush_aggregator.http.client_address import Network
 from hush_aggregator.intake import IntakeStatus
 from hush_aggregator.metrics import MetricValues
 from hush_aggregator.result import Result, RoundCounts, encode, read_round, result_of, utc_now
-from hush_aggregator.store import SqliteReader
-from hush_aggregator.store.base import StoreReader
+from hush_aggregator.store.base import OpenedStore, StoreReader
+from hush_aggregator.store.location import StoreAddress, open_reader
 from hush_aggregator.tasks import stored_task
 from hush_common.errors import OptionError, StoreError, printable
 from hush_common.task import Task
@@ -66,6 +68,8 @@ class ProblemType(Enum):
     INTERNAL = "internal", 500, "The service has an internal error"
     NO_PARQUET = "no-parquet", 501, "The service cannot write Parquet"
     STORE_UNAVAILABLE = "store-unavailable", 503, "The store cannot be read"
+    NO_AUDIT = "no-audit", 503, "The audit log cannot be written"
+    INTAKE_SILENT = "intake-silent", 503, "The aggregator does not answer"
     BROKER_UNAVAILABLE = "broker-unavailable", 503, "The aggregator is not connected to its broker"
     TOO_MANY_REQUESTS = "too-many-requests", 503, "Too many requests are under way"
     TOO_MANY_STREAMS = "too-many-streams", 503, "Too many streams of events are open"
@@ -153,6 +157,10 @@ class Token:
         """Whether `text` is the token, compared in constant time."""
         return hmac.compare_digest(self._hash, sha256(text.encode("utf-8", "surrogatepass")).digest())
 
+    def is_same(self, other: "Token") -> bool:
+        """Whether both were made of the same text."""
+        return hmac.compare_digest(self._hash, other._hash)  # noqa: SLF001 - of the same class
+
     def __repr__(self) -> str:
         return "Token(…)"
 
@@ -179,12 +187,44 @@ def find_token(option: str, file: Path | None, environment: Mapping[str, str]) -
         raise OptionError(name, f"the token {'' if file is None else f'in {file} '}{error}") from None
 
 
+def find_administrators(option: str, file: Path | None) -> tuple[tuple[str, Token], ...]:
+    """Return the names and tokens in a file, a line each: `NAME TOKEN`.
+
+    It raises an OptionError as `find_token` does, or if a name or a token is there twice, and repeats no part of the
+    file.
+    """
+    found: list[tuple[str, Token]] = []
+    known = set[str]()
+    for number, line in enumerate([] if file is None else _lines(option, file), 1):
+        name, _, text = line.partition(" ")
+        if not text or not _ADMINISTRATOR.fullmatch(name):
+            raise OptionError(option, f"a line of {file} is not NAME TOKEN; write for example: anna 4f…")
+        if {name, text} & known:
+            raise OptionError(option, f"{file} has a name or a token twice; give each administrator their own")
+        known |= {name, text}
+        try:
+            found.append((name, Token(text.strip())))
+        except ValueError as error:
+            raise OptionError(option, f"the token in line {number} of {file} {error}") from None
+    if file is not None and not found:
+        raise OptionError(option, f"{file} has no line NAME TOKEN; write for example: anna 4f…")
+    return tuple(found)
+
+
+_ADMINISTRATOR = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+
+
 def _first_line(option: str, file: Path) -> str:
+    return next(iter(_lines(option, file, 1)), "")
+
+
+def _lines(option: str, file: Path, most: int = 1000) -> list[str]:
     try:
         with file.open(encoding="utf-8") as opened:
             if sys.platform != "win32" and _is_open_to_others(os.fstat(opened.fileno())):
                 raise OptionError(option, f"others can read {file} too; run: chmod 600 {file}")
-            return opened.readline(_LONGEST + 2).rstrip("\r\n")
+            lines = [opened.readline(_LONGEST + 100).rstrip("\r\n") for _ in range(most)]
+            return lines if most == 1 else [line for line in lines if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise OptionError(option, f"{file} cannot be read ({reason}); name a file with the token") from error
@@ -234,15 +274,51 @@ _SLOW_THREADS = 2  # for exports and writing
 _CACHED = 2048  # results: of a thousand tasks, and of some of their rounds
 
 
+@dataclass(slots=True)
+class _Calculated:
+    """A result, what it was calculated from, and its document once somebody has asked for it."""
+
+    counted: RoundCounts
+    result: Result
+    document: bytes = b""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Callers that take turns, and the last result of one of them, with the number of its beginning."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    callers: int = 0
+    began: int = 0
+    result: Result | None = None
+
+
+K = TypeVar("K", tuple[bytes, int | None], tuple[bytes, int])
+
+
+@asynccontextmanager
+async def _in_turn(turns: dict[K, _Turn], key: K) -> AsyncIterator[_Turn]:
+    """Run the block after those of earlier callers with the same key. The last caller leaves nothing behind."""
+    turn = turns.setdefault(key, _Turn())
+    turn.callers += 1
+    try:
+        async with turn.lock:
+            yield turn
+    finally:
+        turn.callers -= 1
+        if not turn.callers:
+            del turns[key]
+
+
 class StoreService:
     """The store of a service. One thread reads it.
 
-    The file is opened at the first use, and again when another file is in its place: a store may be created after the
+    It is opened at the first use, and again when another file is in its place: a store may be created after the
     service starts, and be restored from a backup while it runs. A result is calculated once for what is counted.
     """
 
-    def __init__(self, store: Path, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
-        self.path: Path = store
+    def __init__(self, store: StoreAddress, confidence: float = 0.95, estimator: Estimator | None = None) -> None:
+        self.address: StoreAddress = store
         self.confidence: float = confidence
         self._estimator = estimator or ThreadEstimator()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-http-store")
@@ -250,13 +326,15 @@ class StoreService:
         self.exports: ConcurrencyLimit = ConcurrencyLimit(
             _SLOW_THREADS, ProblemType.TOO_MANY_EXPORTS, "other exports are under way; try again later"
         )
-        self._opened: SqliteReader | None = None
+        self._opened: OpenedStore | None = None
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
-        self._results: OrderedDict[tuple[bytes, int], tuple[RoundCounts, Result]] = OrderedDict()
+        self._results: OrderedDict[tuple[bytes, int], _Calculated] = OrderedDict()
         self.on_result: Callable[[Result], object] = lambda _: None
         self._turn = asyncio.Semaphore(_CONCURRENT)
-        self._making: dict[tuple[bytes, int], asyncio.Lock] = {}
+        self._order = count()
+        self._asking: dict[tuple[bytes, int | None], _Turn] = {}
+        self._making: dict[tuple[bytes, int], _Turn] = {}
 
     async def run(self, function: Callable[[StoreReader], T]) -> T:
         """Call a function with the store in its thread; StoreError if it cannot be read. Other reads wait for it."""
@@ -269,31 +347,46 @@ class StoreService:
     async def result(self, task: Task, round_: int | None = None) -> Result:
         """Return the result of a round, by default the latest that has a report, from what is committed now.
 
-        Concurrent calls share one calculation. If it fails, `failures` has the reason.
+        Concurrent calls share one calculation: a call that waits takes the result of a read that began after the call,
+        so that there is one estimate at a time however many ask while reports arrive. If the estimate fails,
+        `failures` has the reason.
 
         Raises:
             StoreError: the store is missing or cannot be read.
         """
-        counted = await self.run(lambda store: read_round(store, task, round_, utc_now()))
+        asked = next(self._order)
+        async with _in_turn(self._asking, (task.digest, round_)) as turn:
+            if turn.result is None or turn.began < asked:
+                turn.began = next(self._order)
+                counted = await self.run(lambda store: read_round(store, task, round_, utc_now()))
+                turn.result = await self._calculated(counted)
+            return turn.result
+
+    async def _calculated(self, counted: RoundCounts) -> Result:
+        """Return the result for what is counted, calculated once."""
+        task = counted.task
         key = task.digest, counted.round
-        lock = self._making.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                there = self._results.get(key)
-                if there is not None and there[0] == counted:
-                    self._results.move_to_end(key)
-                    return there[1]
-                async with self._turn:
-                    made = await self._estimator(task, counted.tally, self.confidence)
-                result = result_of(counted, made, self.confidence, utc_now())
-                self._results[key] = counted, result
-                self.on_result(result)
-                while len(self._results) > _CACHED:
-                    self._results.popitem(last=False)
-                return result
-        finally:
-            if not lock.locked() and self._making.get(key) is lock:
-                del self._making[key]
+        async with _in_turn(self._making, key):
+            there = self._results.get(key)
+            if there is not None and there.counted == counted:
+                self._results.move_to_end(key)
+                return there.result
+            async with self._turn:
+                made = await self._estimator(task, counted.tally, self.confidence)
+            result = result_of(counted, made, self.confidence, utc_now())
+            self._results[key] = _Calculated(counted, result)
+            self.on_result(result)
+            while len(self._results) > _CACHED:
+                self._results.popitem(last=False)
+            return result
+
+    def document(self, result: Result) -> bytes:
+        """Return the JSON document of a result, written once."""
+        there = self._results.get((result.task.digest, result.round))
+        if there is None or there.result is not result:  # it is not the newest any more
+            return encode(result.to_document())
+        there.document = there.document or encode(result.to_document())
+        return there.document
 
     def task(self, digest: bytes, payload: bytes) -> Task:
         """Return the task that is stored as `payload`; StoreError if this version cannot read it. Thread-safe."""
@@ -312,14 +405,14 @@ class StoreService:
         self._slow.shutdown(wait=False, cancel_futures=True)
 
     def _with_store(self, function: Callable[[StoreReader], T]) -> T:
-        try:
-            found = self.path.stat()
-            file = found.st_dev, found.st_ino
-        except OSError:
-            file = None
+        file = None
+        if isinstance(self.address, Path):
+            with suppress(OSError):
+                found = self.address.stat()
+                file = found.st_dev, found.st_ino
         if self._opened is None or file != self._file:
             self._close()
-            self._opened = SqliteReader(self.path)  # names what is wrong where the file is missing
+            self._opened = open_reader(self.address)  # names what is wrong where the file is missing
             self._file = file
         return function(self._opened)
 
@@ -332,6 +425,10 @@ class StoreService:
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """The names of a service for programs on the same machine."""
+
+
+SILENT_S = 10.0
+"""Seconds without a word of the aggregator after which HTTP says that it does not answer."""
 
 
 class Live(Protocol):
@@ -351,21 +448,30 @@ class Live(Protocol):
         """Why published tasks are not counted for lack of room; empty if all are counted."""
         ...
 
+    @property
+    def silent_s(self) -> float:
+        """For how many seconds nothing was heard of it; 0 where it runs in this process."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
     """What is served, and to whom."""
 
-    store: Path  # the file of the store; it may be created later
+    store: StoreAddress  # it may be created later
     hosts: frozenset[str] = LOOPBACK  # allowed names in `Host`, in lower case, without a port
     any_address: bool = False  # whether `Host` may be any address, as when the service listens on all interfaces
     # Needed for writing and for single reports; None if nobody may do either.
     token: Token | None = field(default=None, repr=False)
+    # Names and tokens of those who may write and read single reports. If there are none, who has `token` may.
+    administrators: tuple[tuple[str, Token], ...] = field(default=(), repr=False)
+    audit: AuditLog | None = None  # where their actions are written; None for nowhere
     write: bool = False  # whether clients may add, withdraw and close tasks
     guarded: bool = False  # whether reading needs the token too
     confidence: float = 0.95  # nominal coverage of the intervals, inside (0, 1)
     estimator: Estimator | None = None  # calculates the estimates; None for threads
     live: Live | None = None  # the aggregator in the same process, or None
+    root_path: str = ""  # the path below which a proxy has all of it, as `/hush`; empty for none
     trusted_proxies: tuple[Network, ...] = ()  # addresses of proxies; their requests count for the forwarded address
 
 

@@ -75,6 +75,17 @@ async def test_an_event_has_the_document_of_the_command(path: Path) -> None:
             assert json.loads((await waiting)["data"])["final"]
 
 
+async def test_a_stream_of_one_task_is_asked_for_by_its_id(path: Path) -> None:
+    async with serving(path) as (client, _, _):
+        page = await client.get("/tasks/heights")
+        assert 'data-events="/v1/events?task=heights"' in page.text
+        async with client.stream("GET", "/v1/events?task=heights") as stream:
+            lines = stream.aiter_lines()
+            assert [(await event(lines))["event"] for _ in range(2)] == ["state", "result"]
+        refused = await client.get("/v1/events?task=Heights")
+        assert refused.json()["type"].endswith("#invalid-parameter")
+
+
 async def test_streams_end_with_the_service(path: Path) -> None:
     async with serving(path) as (client, running, _), client.stream("GET", "/v1/events") as stream:
         lines = stream.aiter_lines()

@@ -174,6 +174,18 @@ async def test_reports_are_exported_as_the_command_writes_them(path: Path) -> No
     assert table["id"].to_pylist() == [one.id for one in reports if one.round == 2]
 
 
+async def test_an_export_names_the_rounds_whose_reports_were_dropped(path: Path) -> None:
+    with SqliteStore(path) as store:
+        while store.drop_reports(HEIGHTS.digest, 2):
+            pass
+    async with asked(writable(path)) as client:
+        answer = await client.get("/v1/tasks/heights/reports.csv", headers=BEARER)
+        assert answer.headers["hush-dropped-rounds"] == "2"
+        assert {line.split(",")[0] for line in answer.text.splitlines()[1:]} == {"0"}
+        whole = await client.get("/v1/tasks/way/reports.csv", headers=BEARER)
+        assert "hush-dropped-rounds" not in whole.headers
+
+
 async def test_two_exports_run_at_once_and_a_third_is_put_off(path: Path) -> None:
     async with asked(writable(path)) as client:
         app = client._transport.app  # type: ignore[attr-defined]  # of httpx
@@ -213,7 +225,7 @@ class Running:
     """An aggregator, as far as `/readyz` reads it."""
 
     def __init__(self, *, connected: bool, backlog: Backlog | None = None, stored: int | None = None) -> None:
-        self.task_limit = ""
+        self.task_limit, self.silent_s = "", 0.0
         self.state = IntakeStatus((), connected=connected, waiting=0, dropped=None, backlog=backlog, stored=stored)
 
     @property

@@ -13,6 +13,7 @@ from servers import free_port
 from hush_aggregator.commands.serve import HttpServer
 from hush_aggregator.http.listen import Address, HttpListener, HttpOptions
 from hush_aggregator.http.service import TOKEN_VARIABLE, Token, find_token
+from hush_aggregator.logs import LogFormat
 from hush_common.errors import OptionError
 
 STORE = Path("hush.sqlite")
@@ -100,7 +101,16 @@ def test_a_port_that_is_taken_is_told_before_anything_starts() -> None:
 
 def test_options_about_http_need_an_address(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="--http-write: is about HTTP"):
-        HttpServer("", token_file=None, write=True, open_=False, hosts=(), store=tmp_path / "store", confidence=0.9)
+        HttpServer(
+            "",
+            token_file=None,
+            write=True,
+            open_=False,
+            hosts=(),
+            store=tmp_path / "store",
+            confidence=0.9,
+            log_format=LogFormat.TEXT,
+        )
 
 
 def test_a_token_comes_from_a_file_or_else_from_the_environment(file: Path) -> None:

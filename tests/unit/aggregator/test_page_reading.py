@@ -150,6 +150,6 @@ def test_assets_are_what_they_say_under_names_that_change_with_them(tmp_path: Pa
         page = httpx.get(address)
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]
-    assert page.headers["cache-control"] == "no-store"
+    assert page.headers["cache-control"] == "private, no-cache"
     assert not re.search(r"<style|<script>|style=|\bon[a-z]+=|https?://", page.text)
     assert sum(len(asset.body) for asset in assets().values()) < 30_000

@@ -215,7 +215,7 @@ def test_the_label_says_all_that_somebody_has_to_know(origin: Origin) -> None:
     assert "This hides little" in text_of(shown(draft=DRAFT | {"epsilon": "4.1"}))
 
 
-def test_a_long_list_is_folded_and_complete() -> None:
+def test_a_long_list_is_folded_and_a_longer_one_goes_on_elsewhere() -> None:
     labels = [f"label {place}" for place in range(300)]
     task = make_task({"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
 
@@ -223,8 +223,9 @@ def test_a_long_list_is_folded_and_complete() -> None:
     page = detail(
         TaskView(task, TaskState.OPEN, Origin.FILE, False, NOW, result_of(task, Estimate(9, parts=categories)))
     )
-    assert all(f">{label}<" in page for label in labels)
-    assert "276 more" in page
+    assert [label for label in labels if f">{label}<" in page] == labels[:256]
+    assert "232 more" in page
+    assert "1 to 256 of 300" in " ".join(page.split())
 
 
 def test_every_reason_for_a_refusal_has_its_meaning_beside_its_number() -> None:

@@ -1,6 +1,7 @@
 """What the templates show of one round: figures, rounded for people and exact for programs, and charts."""
 
 import math
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,9 @@ _DOTTED = 16  # a line of more points has a dot only at its end
 _TOP = 3
 _FEW = 3
 _TABLED = 12
+
+PARTS_LISTED = 256
+"""The maximum number of categories or coordinates on one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,38 @@ class PartFigures:
     @property
     def ends(self) -> tuple[str, str]:
         return exact(self.axis.low), exact(self.axis.high)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsPage:
+    """A page of a long table: parts whose names contain `text`, from the number `start` (from 0) of those on."""
+
+    text: str
+    start: int
+    total: int  # parts on all pages
+    rows: Sequence[PartFigures]
+
+    @classmethod
+    def of(cls, parts: Sequence[PartFigures], text: str = "", start: int = 0) -> "PartsPage":
+        """Return the page with the number `start`, or the last one. Case and width of letters do not matter."""
+        wanted = _folded(text)
+        found = [row for row in parts if wanted in _folded(row.name)] if wanted else parts
+        last = max(0, len(found) - 1)
+        start = min(start, last) // PARTS_LISTED * PARTS_LISTED
+        return cls(text, start, len(found), found[start : start + PARTS_LISTED])
+
+    @property
+    def previous(self) -> int | None:
+        return self.start - PARTS_LISTED if self.start else None
+
+    @property
+    def next(self) -> int | None:
+        end = self.start + PARTS_LISTED
+        return end if end < self.total else None
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
 @dataclass(frozen=True, slots=True)

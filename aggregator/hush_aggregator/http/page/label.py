@@ -4,11 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hush_aggregator.explain import EVEN, PrivacyLoss, factor, from_to, privacy_losses
+from hush_aggregator.explain import (
+    EVEN,
+    PrivacyLoss,
+    factor,
+    from_to,
+    how_often,
+    privacy_losses,
+    release_rule,
+    retention_rule,
+)
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.formatting import duration, exact
+from hush_common.formatting import exact
 from hush_common.task import Task
 
 _SHOWN = 6
@@ -30,6 +39,8 @@ class PrivacyLabel:
     end: str
     leaves: str  # what a report contains
     every: str
+    released: str  # when figures are published; empty without a rule
+    stored: str  # how long reports are stored; empty without a rule
     origin: str
     losses: Sequence[PrivacyLoss]
     bound: float
@@ -44,6 +55,8 @@ class PrivacyLabel:
         return cls(
             *_question(view.task),
             every=_every(view.task),
+            released=release_rule(view.task),
+            stored=retention_rule(view.task),
             origin=_ORIGINS[view.origin],
             losses=found,
             bound=float(found[0].bound),
@@ -78,5 +91,4 @@ def _more(names: Sequence[str]) -> str:
 def _every(task: Task) -> str:
     if task.rounds == 1 or task.round_every is None:
         return ""
-    every = duration(task.round_every)
-    return "once a day" if every == "1 day" else f"once every {every}"
+    return how_often(task.round_every)

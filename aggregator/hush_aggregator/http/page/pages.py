@@ -5,34 +5,42 @@ The guard around the application tells browsers to load files of this service on
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import chain
 from types import MappingProxyType
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hush_aggregator.explain import certainty, largest_loss
-from hush_aggregator.http.page.figures import FAILURES, Course, RoundFigures, Rounds, band_of, meaning
+from hush_aggregator.http.page.figures import FAILURES, Course, PartsPage, RoundFigures, Rounds, band_of, meaning
 from hush_aggregator.http.page.label import PrivacyLabel
+from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
 from hush_aggregator.http.page.view import TaskView, TaskViews
+from hush_aggregator.result import utc_now
 from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
 from hush_common.formatting import significant, whole
 from hush_common.task import ROUND_LIMIT, is_task_id
 
+if TYPE_CHECKING:
+    from hush_aggregator.http.service import Service
+
 ASSETS = "/assets/"
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+_HTML = "text/html; charset=utf-8"
 _LONGEST = 500  # characters of one text: as long as a title may be
 _MARKS = 6  # combining marks on one letter: as many as any script needs, and no tower over the next line
 _HIDDEN = "\N{REPLACEMENT CHARACTER}"
 _MOST_PAGES = 10**6
+_MOST_PARTS = 10**6
 
 page_routes: APIRouter = APIRouter(include_in_schema=False)
 
@@ -121,31 +129,65 @@ ENVIRONMENT: Environment = _environment()
 """The templates: markup is escaped unless a filter or a template made it, and an unknown name is an error."""
 
 
-def render_message(here: str, now: datetime, title: str, status: int) -> str:
+def render_message(here: str, now: datetime, title: str, status: int, base: str = "") -> str:
     """Render a page that has only a message."""
-    return ENVIRONMENT.get_template("message.html").render(here=here, now=now, title=title, status=status)
+    template = ENVIRONMENT.get_template("message.html")
+    return template.render(here=here, now=now, title=title, status=status, base=base)
 
 
 def render_index(
-    views: Sequence[TaskView], here: str, now: datetime, *, total: int, page: int, pages: int, dropped: int = 0
+    views: Sequence[TaskView],
+    here: str,
+    now: datetime,
+    *,
+    total: int,
+    page: int,
+    pages: int,
+    dropped: int = 0,
+    base: str = "",
 ) -> str:
-    """Render a page (from 1) of the list of tasks; `dropped` counts messages that the broker dropped."""
+    """Render a page (from 1) of the list of tasks; `dropped` counts messages that the broker dropped.
+
+    `base` is the path below which a proxy has the pages.
+    """
     cards = [(view, RoundFigures.of(view), largest_loss(view.task)) for view in views]
     context = {"cards": cards, "total": total, "page": page, "pages": pages, "dropped": dropped}
-    return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="")
+    return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="", base=base)
 
 
-def render_task(view: TaskView, here: str, now: datetime) -> str:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an address chooses of a task: a round, and of many categories those with `text`, from number `start` on."""
+
+    round: int | None = None
+    text: str = ""
+    start: int = 0
+
+
+async def _choice(
+    number: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
+    find: Annotated[str, Query(max_length=_LONGEST)] = "",
+    start: Annotated[int, Query(ge=0, lt=_MOST_PARTS)] = 0,
+) -> Choice:
+    return Choice(number, find, start)
+
+
+def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice: Choice | None = None) -> str:
     """Render the page of one task."""
+    choice = choice or Choice()
+    figures = RoundFigures.of(view)
     return ENVIRONMENT.get_template("task.html").render(
         view=view,
-        figures=RoundFigures.of(view),
+        figures=figures,
+        shown=None if figures is None else PartsPage.of(figures.parts, choice.text, choice.start),
+        asked={} if choice.round is None else {"round": choice.round},
         course=Course.of(view),
         rounds=Rounds.of(view),
         label=PrivacyLabel.of(view),
         here=here,
         now=now,
         title=view.title,
+        base=base,
     )
 
 
@@ -161,31 +203,33 @@ async def show_all(
     request: Request, views: ViewsDep, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1
 ) -> Response:
     """All tasks."""
-    now = datetime.now(UTC)
+    now = utc_now()
     try:
         shown, total, pages, dropped = await views.some(page, now)
     except StoreError:
         return _unread(request, now)
     at = min(page, pages)
-    return _html(render_index(shown, _here(request), now, total=total, page=at, pages=pages, dropped=dropped))
+    here, minute = _here(request), _minute(now)
+    counts = {"total": total, "page": at, "pages": pages, "dropped": dropped}
+    seen = [str(minute), *counts.values(), *chain(*map(shown_of, shown))]
+    return _rendered(request, seen, lambda: render_index(shown, here, minute, **counts, base=_base(request)))
 
 
 @page_routes.get("/tasks/{task_id}")
 async def show_one(
-    request: Request,
-    task_id: str,
-    views: ViewsDep,
-    round_: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
+    request: Request, task_id: str, views: ViewsDep, choice: Annotated[Choice, Depends(_choice)]
 ) -> Response:
     """One task."""
-    now = datetime.now(UTC)
+    now = utc_now()
     try:
-        view = await views.one(task_id, round_, now) if is_task_id(task_id) else None
+        view = await views.one(task_id, choice.round, now) if is_task_id(task_id) else None
     except StoreError:
         return _unread(request, now)
     if view is None:
-        return _html(render_message(_here(request), now, "There is no such task", 404), 404)
-    return _html(render_task(view, _here(request), now))
+        return _html(render_message(_here(request), now, "There is no such task", 404, _base(request)), 404)
+    here, minute = _here(request), _minute(now)
+    seen = [str(minute), *shown_of(view)]
+    return _rendered(request, seen, lambda: render_task(view, here, minute, _base(request), choice))
 
 
 @page_routes.get("/assets/{name}")
@@ -200,13 +244,27 @@ async def show_asset(name: str) -> Response:
 
 def _unread(request: Request, now: datetime) -> Response:
     """Answer without the reason: operators find it in `/readyz`."""
-    return _html(render_message(_here(request), now, "The figures cannot be read right now", 503), 503)
+    return _html(render_message(_here(request), now, "The figures cannot be read right now", 503, _base(request)), 503)
+
+
+def _base(request: Request) -> str:
+    return cast("Service", request.app.state.service).root_path
 
 
 def _here(request: Request) -> str:
     query = f"?{request.url.query}" if request.url.query else ""
-    return f"{request.url.path}{query}"
+    return f"{_base(request)}{request.url.path}{query}"
+
+
+def _minute(now: datetime) -> datetime:
+    """Return the time that a page shows: in full minutes, so that a page without news stays the same."""
+    return now.replace(second=0, microsecond=0)
+
+
+def _rendered(request: Request, seen: Shown, render: Callable[[], str]) -> Response:
+    pages = cast("RenderedPages", request.app.state.pages)
+    return Response(pages.get(_here(request), seen, render), media_type=_HTML)
 
 
 def _html(text: str, status: int = 200) -> Response:
-    return Response(text, status, media_type="text/html; charset=utf-8")
+    return Response(text, status, media_type=_HTML)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
+from hush_aggregator.explain import release_rule
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result
 from hush_aggregator.store.base import Origin, StoreReader, TaskRow, TaskState
@@ -29,6 +30,7 @@ class TaskStatus(Enum):
     NOT_OPEN = "Not open yet", "Devices do not answer before the task opens."
     CLOSING = "Closing", "Devices no longer answer. Reports on their way still count for some minutes."
     WITHDRAWN = "Withdrawn", "Devices no longer answer. Reports on their way still count."
+    ENDED = "Ended", "Counting has ended. The final figures are published at the next fixed time."
     FINAL = "Final", "Counting has ended. These figures are final."
 
     def __init__(self, word: str, sentence: str) -> None:
@@ -64,7 +66,8 @@ class TaskView:
     def status(self) -> TaskStatus:
         task = self.task
         if self.ended or self.state is TaskState.CLOSED:
-            return TaskStatus.FINAL
+            waits = task.release_every is not None and self.result is not None and not self.result.final
+            return TaskStatus.ENDED if waits else TaskStatus.FINAL
         if self.state is TaskState.WITHDRAWN:
             return TaskStatus.WITHDRAWN
         if task.closes is not None and self.now >= task.closes:
@@ -85,6 +88,11 @@ class TaskView:
     @property
     def has_estimate(self) -> bool:
         return self.result is not None and self.result.n > 0 and not self.failed
+
+    @property
+    def rule(self) -> str:
+        """When figures are published; empty without a rule."""
+        return release_rule(self.task)
 
     @property
     def title(self) -> str:

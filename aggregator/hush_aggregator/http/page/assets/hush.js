@@ -5,10 +5,12 @@
 const state = document.getElementById("live");
 const still = document.getElementById("still");
 const EVERY_MS = 1500; // at most one fetch in this time
+const SPREAD_MS = 1000; // so that the pages of many people are not fetched at once
 const AGAIN_MS = 15000; // a refused stream is opened again after this time, or up to twice that
+const SEARCH_MS = 150; // after the last key
 const SAID_MS = 30000; // screen readers announce at most once in this time
 
-let due = false, busy = false, last = 0, said = 0, standing = "";
+let due = false, hurry = false, busy = false, last = 0, said = 0, standing = "";
 
 function trouble(text) {
   said = 0;
@@ -31,6 +33,21 @@ function announce() {
   const words = counted ? `${standing}: ${counted}` : standing;
   if (state.textContent !== words) state.textContent = words;
 }
+
+// A search shows what it finds while somebody types, by the address that the form has.
+let typed;
+
+document.addEventListener("input", ({ target }) => {
+  if (target.id !== "find-text") return;
+  clearTimeout(typed);
+  typed = setTimeout(() => {
+    const place = new URL(target.form.action);
+    for (const [name, value] of new FormData(target.form)) if (value) place.searchParams.set(name, value);
+    history.replaceState(null, "", place);
+    hurry = true;
+    changed();
+  }, SEARCH_MS);
+});
 
 function alike(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || "") === (b.id || "");
@@ -77,10 +94,11 @@ async function refresh() {
   if (busy) return;
   busy = true;
   try {
-    await new Promise((go) => setTimeout(go, Math.max(0, last + EVERY_MS - Date.now())));
-    due = false;
+    const soonest = Math.max(last + EVERY_MS, Date.now() + SPREAD_MS * Math.random());
+    while (!hurry && Date.now() < soonest) await new Promise((go) => setTimeout(go, 50));
+    due = hurry = false;
     last = Date.now();
-    const answer = await fetch(location.href, { cache: "no-store", credentials: "same-origin" });
+    const answer = await fetch(location.href, { cache: "no-cache", credentials: "same-origin" });
     if (!answer.ok && answer.status !== 404) throw new Error(answer.status); // 404: the task is gone, and its page says so
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     patch(document.getElementById("main"), fresh.getElementById("main"));
