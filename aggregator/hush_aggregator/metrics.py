@@ -14,6 +14,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from hush_aggregator.intake import IntakeStatus
+from hush_aggregator.service_metrics import ProcessFigures, ServiceValues, http_families, service_families
 from hush_aggregator.store.base import CommitOutcome, TaskCount
 from hush_common.wire import Refusal
 
@@ -61,6 +62,11 @@ class MetricValues:
     batches: BatchFigures | None = None  # None without an intake in this process
     intake: IntakeStatus | None = None  # None without an intake in this process
     foreign: int = 0  # reports of tasks that are published for other stores
+    service: ServiceValues | None = None  # the state of the service; None if nobody has read it
+    # seconds until requests were answered, by the class of the status; None without HTTP
+    requests: Mapping[str, Histogram] | None = None
+    http: ProcessFigures | None = None  # of the process of HTTP; None if the intake and HTTP are one process
+    silent_s: float | None = None  # for how many seconds HTTP has not heard of the intake; None as above
 
 
 class IntakeFigures:
@@ -77,6 +83,8 @@ class IntakeFigures:
         self._accepted.update(outcome.counted)
         self._refused.update(outcome.refused)
         self._foreign += outcome.foreign
+        if not outcome.is_batch:
+            return
         self._batches.reports.add(outcome.accepted + sum(outcome.refused.values()))
         self._batches.commit_s.add(outcome.commit_s)
         self._batches.acknowledged_s.add(outcome.acknowledged_s)
@@ -193,8 +201,24 @@ def families(figures: MetricValues, version: str) -> Iterator[Metric]:
         yield connections
         what = "Messages that came with a packet id that was in flight already."
         yield CounterMetricFamily("hush_packet_ids_repeated", what, value=intake.repeated)
+    yield from _service_families(figures)
+
+
+def _service_families(figures: MetricValues) -> Iterator[Metric]:
+    if figures.service is not None:
+        yield from service_families(figures.service)
+    yield from http_families(figures.http, figures.silent_s)
+    if figures.requests is not None:
+        what = "Seconds from a request until its answer begins, by the class of the status."
+        requests = HistogramMetricFamily("hush_http_request_duration_seconds", what, labels=["code"])
+        for code, histogram in figures.requests.items():
+            requests.add_metric([code], _buckets(histogram), histogram.sum)
+        yield requests
 
 
 def _histogram(name: str, what: str, of: Histogram) -> Metric:
-    buckets = [("+Inf" if bound == float("inf") else f"{bound:.15g}", count) for bound, count in of.cumulative()]
-    return HistogramMetricFamily(name, what, buckets=buckets, sum_value=of.sum)
+    return HistogramMetricFamily(name, what, buckets=_buckets(of), sum_value=of.sum)
+
+
+def _buckets(of: Histogram) -> list[tuple[str, float]]:
+    return [("+Inf" if bound == float("inf") else f"{bound:.15g}", count) for bound, count in of.cumulative()]

@@ -41,6 +41,9 @@ _COMMANDS = {
     ),
     "http": _Command("hush_aggregator.commands.http", "Serve tasks and results of a store over HTTP."),
     "store": _Command("hush_aggregator.commands.store", "Back up the store of an aggregator, and put it back."),
+    "doctor": _Command(
+        "hush_aggregator.commands.doctor", "Check an aggregator, its store and its broker before something fails."
+    ),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "sync": _Command("hush_client.commands.report", "Send what waits or was recalled, and answer nothing.", "sync_app"),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),

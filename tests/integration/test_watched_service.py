@@ -72,6 +72,16 @@ def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Pa
     assert "made-up" not in text
     assert "hush_batch_reports_sum 8.0" in text.splitlines()
     assert "hush_foreign_reports_total 200.0" in text.splitlines()
+    values = {
+        name: float(value) for name, value in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+    }
+    assert 10e6 < values["process_resident_memory_bytes"] < 1e9
+    assert values["hush_store_bytes"] > 4096
+    assert values["hush_store_free_bytes"] > 0
+    assert values["hush_estimates_failed"] == 0
+    assert values["hush_estimate_age_seconds"] in (0, 60)
+    assert values['hush_http_request_duration_seconds_count{code="2xx"}'] > 0
+    assert not {name for name in values if "certificate" in name or "backup" in name or "notif" in name}
     written = log.read_text(encoding="utf-8")
     events = [json.loads(line)["event"] for line in written.splitlines()]
     assert {"listening", "connected", "refused", "accepted_since_start", "stopped"} <= set(events)

@@ -34,6 +34,8 @@ def test_any_confidence_inside_0_and_1_will_do(tmp_path: Path, confidence: float
         ("store", "/", r"store: '/': is a directory; name a file"),
         ("store", 300 * "x", r"cannot be opened \(File name too long\); name another file"),
         ("stroe", "x", r"stroe: Extra inputs"),
+        ("retention", "30", r"retention: is not a length of time; write a number and s, m, h, d or w, as in 30d"),
+        ("retention", "3651d", r"as in 30d, up to 3650d"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path, setting: str, value: object, message: str) -> None:

@@ -1,0 +1,1 @@
+"""`hush doctor`: checks that warn an operator before something fails."""
