@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test test-all quick short coverage lint format docs bench clean
+.PHONY: demo test test-all started quick short coverage lint format docs bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -33,6 +33,11 @@ test: $(VENV)/dev lint
 # `make test`, then the tests that start a browser, Sphinx, pip, pyright or a notebook.
 test-all: test
 	$(BIN)/pytest $(PARALLEL) -m "outside and not soak"
+
+# As root: builds the image, runs its containers, and boots the units of systemd. Four minutes the first time.
+started: $(VENV)/dev
+	$(BIN)/python -m pip install --quiet --group started
+	$(BIN)/pytest -m soak tests/integration/test_started.py
 
 # While you work: a minute. `make test` before you hand on.
 quick: $(VENV)/dev

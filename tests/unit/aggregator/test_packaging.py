@@ -23,7 +23,10 @@ from hush_aggregator.broker.mosquitto import _QUEUED_BYTES
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "aggregator/packaging"
 UNITS = sorted((HOME / "systemd").glob("*.service"))
-COMPOSE: Any = yaml.safe_load((HOME / "compose.yaml").read_text(encoding="utf-8"))
+COMPOSES: Any = {
+    name: yaml.safe_load((HOME / f"{name}.yaml").read_text(encoding="utf-8")) for name in ("compose", "compose-workers")
+}
+COMPOSE = COMPOSES["compose"]
 IMAGE = (HOME / "Dockerfile").read_text(encoding="utf-8")
 
 SERVICE = {
@@ -32,6 +35,7 @@ SERVICE = {
     "mem_limit",
 }
 """Keys of the compose specification that are used here."""
+OWN = {"compose": {"aggregator"}, "compose-workers": {"database", "worker-1", "worker-2"}}
 EXPOSURE = 20
 """Tenths of a point that `systemd-analyze security` gives a service at most: 0 is none, 10 points are a service without
 any fence."""
@@ -51,16 +55,16 @@ def of_units() -> Iterator[tuple[str, list[str]]]:
                 yield unit.name, words
 
 
-def of_compose() -> Iterator[tuple[str, list[str]]]:
-    for name, service in COMPOSE["services"].items():
+def of_compose(file: str) -> Iterator[tuple[str, list[str]]]:
+    for name, service in COMPOSES[file]["services"].items():
         if service["image"] == "hush" and "entrypoint" not in service:
-            yield f"compose {name}", list(service["command"])
+            yield f"{file} {name}", list(service["command"])
         elif service["image"] == "hush":
-            yield from ((f"compose {name}", words) for words in of_shell(service["command"][0].replace("$$", "$")))
-    lines = (HOME / "compose.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+            yield from ((f"{file} {name}", words) for words in of_shell(service["command"][0].replace("$$", "$")))
+    lines = (HOME / f"{file}.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
     comments = "".join(line.removeprefix("#") for line in lines if line.startswith("#"))
     found = of_shell(comments.replace("\\\n", " ").replace(" hush ", "\nhush "))
-    yield from (("compose, comment", words) for words in found)
+    yield from ((f"{file}, comment", words) for words in found if words[0] == "broker")
 
 
 def of_documents() -> Iterator[tuple[str, list[str]]]:
@@ -76,10 +80,13 @@ def of_shell(text: str) -> Iterator[list[str]]:
             yield shlex.split(line, comments=True)[1:]
 
 
-CALLS = [*of_units(), *of_compose(), *of_documents()]
+CALLS = [*of_units(), *of_compose("compose"), *of_compose("compose-workers"), *of_documents()]
 
 
-@pytest.mark.parametrize(("where", "words"), CALLS, ids=[f"{where}: {' '.join(words)[:40]}" for where, words in CALLS])
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [pytest.param(*call, id=f"{call[0]}: {' '.join(call[1])[:40]}") for call in CALLS],
+)
 def test_every_command_exists_and_every_option_of_it_is_read(
     where: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +116,7 @@ def test_a_command_that_does_not_exist_would_be_noticed(
 
 def test_variables_of_hush_are_those_of_an_option() -> None:
     known = {option.variable for options in commands().values() for option in options} | {"HUSH_HOST"}
-    texts = [path.read_text(encoding="utf-8") for path in (*UNITS, HOME / "compose.yaml", HOME / "Dockerfile")]
+    texts = [path.read_text(encoding="utf-8") for path in (*UNITS, *HOME.glob("*.yaml"), HOME / "Dockerfile")]
     assert {name for text in texts for name in re.findall(r"HUSH_[A-Z_]+", text)} <= known
 
 
@@ -145,20 +152,30 @@ def test_both_units_have_the_same_fence_and_user() -> None:
     assert "u hush " in (HOME / "systemd/hush.conf").read_text(encoding="utf-8")
 
 
-def test_the_compose_file_has_known_keys_and_names_what_is_there() -> None:
-    assert COMPOSE.keys() <= {"name", "services", "volumes", "x-hush"}
-    services = COMPOSE["services"]
-    assert services.keys() == {"setup", "broker", "aggregator", "http"}
+@pytest.mark.parametrize("name", COMPOSES)
+def test_the_compose_file_has_known_keys_and_names_what_is_there(name: str) -> None:
+    compose = COMPOSES[name]
+    assert compose.keys() <= {"name", "services", "volumes", "x-hush", "x-worker"}
+    services = compose["services"]
+    assert services.keys() == {"setup", "broker", "http", *OWN[name]}
     for service in services.values():
         assert not service.keys() - SERVICE
-        assert {mount.partition(":")[0] for mount in service["volumes"]} <= COMPOSE["volumes"].keys()
-        for name, wish in service.get("depends_on", {}).items():
-            assert name in services
+        assert {mount.partition(":")[0] for mount in service["volumes"]} <= compose["volumes"].keys()
+        for needed, wish in service.get("depends_on", {}).items():
+            assert needed in services
             assert wish["condition"] in {"service_started", "service_healthy", "service_completed_successfully"}
+            assert wish["condition"] != "service_healthy" or "healthcheck" in services[needed]
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
-    build = COMPOSE["x-hush"]["build"]
+    build = compose["x-hush"]["build"]
     assert (HOME / build["context"] / build["dockerfile"]).resolve() == HOME / "Dockerfile"
+
+
+def test_each_worker_has_its_own_number_and_login() -> None:
+    for number in (1, 2):
+        words = " ".join(COMPOSES["compose-workers"]["services"][f"worker-{number}"]["command"])
+        assert f"--worker={number} " in words
+        assert set(re.findall(r"worker-([0-9])", words)) == {str(number)}
 
 
 GIB = 1024**3
@@ -177,15 +194,20 @@ def test_a_unit_has_less_memory_than_one_hostile_request_took(unit: Path) -> Non
     assert bytes_of(limit) == GIB  # 13 of them were taken before; docs/operations.md has what is needed
 
 
-def test_every_container_has_a_limit_of_memory_and_the_broker_has_room_for_its_queue() -> None:
-    services = COMPOSE["services"]
+@pytest.mark.parametrize("name", COMPOSES)
+def test_every_container_has_a_limit_of_memory_and_the_broker_has_room_for_its_queue(name: str) -> None:
+    services = COMPOSES[name]["services"]
     limits = {name: bytes_of(service["mem_limit"]) for name, service in services.items()}
-    assert limits == {"setup": GIB, "broker": 2 * GIB, "aggregator": GIB, "http": GIB}
+    assert {name: limit for name, limit in limits.items() if limit != GIB}.keys() == {
+        "broker",
+        "database",
+    } & limits.keys()
     assert limits["broker"] >= 2 * _QUEUED_BYTES
 
 
-def test_only_the_broker_is_open_to_other_machines() -> None:
-    ports = {name: service.get("ports", []) for name, service in COMPOSE["services"].items()}
+@pytest.mark.parametrize("name", COMPOSES)
+def test_only_the_broker_is_open_to_other_machines(name: str) -> None:
+    ports = {name: service.get("ports", []) for name, service in COMPOSES[name]["services"].items()}
     open_ = {name for name, some in ports.items() for port in some if not port.startswith("127.0.0.1:")}
     assert open_ == {"broker"}
 
@@ -201,13 +223,16 @@ def test_the_image_copies_what_is_there_and_runs_as_nobody_else() -> None:
     assert re.findall(r"^ENTRYPOINT (.*)", IMAGE, flags=re.MULTILINE) == ['["hush"]']
 
 
-def test_the_shell_script_of_the_setup_makes_a_broker_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "users"), [("compose", {"aggregator"}), ("compose-workers", {"worker-1", "worker-2"})]
+)
+def test_the_shell_script_of_the_setup_makes_a_broker_once(name: str, users: set[str], tmp_path: Path) -> None:
     """Run as it stands, but for where things are."""
     need("openssl")
-    (script,) = COMPOSE["services"]["setup"]["command"]
-    script = script.replace("/broker/hush", str(tmp_path / "hush")).replace("$$", "$")
+    (script,) = COMPOSES[name]["services"]["setup"]["command"]
+    script = script.replace("/broker/hush", str(tmp_path / "hush")).replace("/socket", str(tmp_path)).replace("$$", "$")
     variables = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HUSH_HOST": "localhost"}
     for _ in range(2):
         made = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
     assert made.stdout == ""
-    assert (tmp_path / "hush/credentials/aggregator").exists()
+    assert {file.name for file in (tmp_path / "hush/credentials").iterdir()} == users
