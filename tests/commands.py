@@ -137,7 +137,7 @@ def run(
     *,
     typed: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    patience: float = 5.0,
+    patience: float = 30.0,
 ) -> Shown:
     """`hush` with these arguments, in `directory`, without a network beyond the loopback.
 

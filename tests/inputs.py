@@ -111,6 +111,7 @@ FILES: dict[str, bytes] = {
     "people.csv": b"who,income,smokes\n" + b"".join(b"p,%b,yes\n" % cell.encode() for cell in CELLS),
     "password": f"{SECRET}\n".encode(),
     "token": f"{3 * SECRET}\n".encode(),
+    "webhook": b"whsec_" + base64.b64encode(3 * SECRET.encode()) + b"\n",
 }
 
 
@@ -216,6 +217,19 @@ CALLS: tuple[Call, ...] = (
     Call("export", {"TASK": "way", "--store": "store", "--out": "way.csv", "--round": "0"}, files=STORE_FILES),
     Call("store backup", {"FILE": "copy", "--store": "store"}, files=STORE_FILES),
     Call("store restore", {"FILE": "store", "--store": "new"}, files=STORE_FILES),
+    Call("store compact", {"--store": "store"}, files=STORE_FILES),
+    Call("store check", {"--store": "store", "--json": ""}, files=STORE_FILES),
+    Call("store copy", {"SOURCE": "store", "TARGET": "new"}, files=STORE_FILES),
+    Call(
+        "doctor",
+        {"--store": "store", "--broker": _BROKER, "--device-user": "kitchen", "--device-password-file": "password"},
+        files=STORE_FILES,
+    ),
+    Call(
+        "doctor",
+        {**_LOGIN, "--http": f"http://{CLOSED}", "--token-file": "token", "--clock": f"http://{CLOSED}", "--strict": ""}
+        | {"--json": ""},
+    ),
     Call("task close", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
     Call("task close", {"TASK": "way", "--round": "0"}, environment={"HUSH_STORE": "store"}, files=STORE_FILES),
     Call("task recall", {"TASK": "way", "--store": "store"}, files=STORE_FILES),
@@ -236,6 +250,11 @@ CALLS: tuple[Call, ...] = (
         {"--broker": _BROKER, "--store": "store", "--http": "127.0.0.1:0", "--http-host": "hush.example"}
         | {"--http-write": "", "--http-token-file": "token", "--http-open": ""}
         | {"--http-trusted-proxy": "127.0.0.1"},
+    ),
+    Call(
+        "serve",
+        {"--broker": _BROKER, "--store": "store", "--notify": f"https://{CLOSED}/{SECRET}"}
+        | {"--notify-secret-file": "webhook", "--notify-precision": "way=2%"},
     ),
     Call("http", {"--store": "store", "--bind": "127.0.0.1:0", "--confidence": "0.9"}, files=STORE_FILES),
     Call(
@@ -308,7 +327,7 @@ def call(
     *,
     arguments: Sequence[str] | None = None,
     stored: bool = False,
-    patience: float = 5.0,
+    patience: float = 30.0,
 ) -> Shown:
     """Run a call in `directory`, with its files there.
 

@@ -62,6 +62,12 @@ def export(repository: Path, directory: Path) -> None:
     subprocess.run(["tar", "-x", "-C", str(directory)], input=archive, check=True)
 
 
+def _counted(port: int) -> str:
+    """Wait until all three reports are counted: an acknowledgement only says that the broker has the last one."""
+    estimate = f"mosquitto_sub -p {port} -t hush/v1/estimates/heights -C 1"
+    return f"until {estimate} | grep -Eq '\"n\": ?3\\b'; do sleep 0.2; done"
+
+
 def script(document: str, port: int, *, mosquitto: bool) -> str:
     """All blocks as one script of bash, as they are printed but for the port of the broker.
 
@@ -74,5 +80,5 @@ def script(document: str, port: int, *, mosquitto: bool) -> str:
         if block.language != "sh":
             lines.append(f"printf %s {shlex.quote(text)} > {shlex.quote(block.name)}")
         elif mosquitto or not block.needs_mosquitto:
-            lines.append(text)
+            lines += [*([_counted(port)] if mosquitto and text.startswith("kill %2") else []), text]
     return "\n".join(lines)

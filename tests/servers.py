@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["Mosquitto", "free_port", "missing", "need"]
+__all__ = ["Mosquitto", "Postgres", "free_port", "missing", "need"]
 
 CONFIGURATION = """\
 user {user}
@@ -123,3 +123,59 @@ class Mosquitto:
             time.sleep(0.02)
         log = (self.directory / "mosquitto.log").read_text(encoding="utf-8")
         pytest.fail(f"mosquitto did not come up on port {self.port}:\n{log}")
+
+
+_SETTINGS = "fsync = off\nmax_connections = 40\nshared_buffers = 64MB\nlog_min_messages = fatal\n"
+
+
+class Postgres:
+    """A PostgreSQL cluster of its own, on a socket and on a port of the loopback, as an unprivileged user.
+
+    Args:
+        directory: an empty one, which that user can enter.
+        settings: lines of postgresql.conf. Without any, what is committed survives a killed server, not a power cut.
+    """
+
+    def __init__(self, directory: Path, settings: str = _SETTINGS) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self._user = "postgres" if os.geteuid() == 0 else getpass.getuser()
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.chown(directory, self._user)
+        self._run("initdb", "--no-sync", "--auth=trust", "--username=hush", "--encoding=UTF8", "--locale=C")
+        with (directory / "data" / "postgresql.conf").open("a") as configuration:
+            configuration.write(f"unix_socket_directories = '{directory}'\nport = {self.port}\n{settings}")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://hush@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        return int((self.directory / "data" / "postmaster.pid").read_text().splitlines()[0])
+
+    def start(self, largest_file: int | None = None) -> None:
+        """Start it; none of its files may then become larger than so many KiB."""
+        arguments = ("start", "--wait", "--silent", f"--log={self.directory / 'log'}")
+        self._run("pg_ctl", *arguments, limit=f"ulimit -f {2 * largest_file}; " if largest_file else "")
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop it; with `immediate` as where the machine fails: the next start recovers from its log."""
+        self._run("pg_ctl", "stop", "--wait", "--silent", f"--mode={mode}")
+
+    def _run(self, program: str, *arguments: str, limit: str = "") -> None:
+        path = max(Path("/usr/lib/postgresql").glob(f"*/bin/{program}"), default=None) or need(program)
+        command = [str(path), f"--pgdata={self.directory / 'data'}", *arguments]
+        if limit:
+            command = ["sh", "-c", f'{limit}exec "$@"', "sh", *command]
+        user = self._user if os.geteuid() == 0 else None
+        done = subprocess.run(
+            command,
+            user=user,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout

@@ -50,9 +50,12 @@ PUBLIC = {
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
-    *("--trusted-proxy", "--http-trusted-proxy"),
+    *("--trusted-proxy", "--http-trusted-proxy", "--root-path", "--http-root-path"),
+    *("--admin-token-file", "--http-admin-token-file", "--audit-log", "--http-audit-log"),  # names of files
+    *("--group", "--worker", "SOURCE", "TARGET"),  # names, and stores: see `test_in_no_address_of_a_database`
     *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory
-    "--log-format",
+    *("--device-user", "--device-password-file", "--clock"),
+    *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it
@@ -108,7 +111,7 @@ def takers(flag: str) -> list[str]:
 def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False) -> Shown:
     """Call in a new directory below `directory`."""
     place = Path(mkdtemp(dir=directory))
-    shown = call(one, place, stored=stored)
+    shown = call(one, place, stored=stored, patience=5)
     assert shown.trouble == "", one
     assert shown.code in EXIT_CODES, one
     assert leaks(shown, place, one.files, *secrets) == [], one
@@ -154,6 +157,27 @@ def test_in_no_argument_too_many(command: str, memory_path: Path) -> None:
         assert assert_hidden(one, memory_path, SECRET).code == 2, extra
 
 
+DATABASES = [
+    f"postgresql://alice:{{}}@{CLOSED}/hush",
+    f"postgresql://alice:{{}}@{CLOSED}/hush?schema={{}}",
+    f"postgresql://{CLOSED}/hush?password={{}}",
+    f"postgresql://alice:{{}}@{CLOSED}",
+    f"postgresql://al:ice:{{}}@{CLOSED}:x/hush",
+    f"postgres://alice:{{}}@{CLOSED}/hush?nonsense=1",
+    "postgresql://[alice:{}",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [*takers("--store"), "store copy"])
+def test_in_no_address_of_a_database(command: str, tmp_path: Path) -> None:
+    names = ["SOURCE", "TARGET"] if command == "store copy" else ["--store"]
+    for name in names:
+        for address in DATABASES:
+            one = example(command).having(name, address.replace("{}", SECRET))
+            assert assert_hidden(one, tmp_path, SECRET).code in {0, 1, 2}, address
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", takers("--broker"))
 def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp_path: Path) -> None:
@@ -186,7 +210,7 @@ def test_but_what_is_no_secret_is_found_in_the_message(command: str, form: str, 
     one = example(command).without("--user").without("--password-file").having("--broker", form.format(name))
     one = one.having("--engine", "mqtt") if command == "simulate" else one
     found = leaks(call(one, tmp_path), tmp_path, one.files, name)
-    assert {f"{name} in err", f"{name} in log"} & set(found)
+    assert {f"{name} in {place}" for place in ("err", "log", "out")} & set(found)  # doctor prints what it finds
 
 
 PASSWORDS = {

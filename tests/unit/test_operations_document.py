@@ -22,7 +22,7 @@ def test_every_reason_for_a_refusal_has_a_meaning_and_a_remedy() -> None:
     assert all(len(row) == 3 and all(row) for row in table)
 
 
-COMMANDS = re.compile(r"(hush|mosquitto\w*|sqlite3|pip|pytest|python|install|system\S*|docker)\s")
+COMMANDS = re.compile(r"(hush|mosquitto\w*|sqlite3|pip|pytest|python|install|system\S*|docker|openssl)\s")
 PLACEHOLDERS = re.compile(r"…|\bN\b|\bheights\b|\d+|[;:()]")
 
 
