@@ -290,6 +290,8 @@ CALLS: tuple[Call, ...] = (
     Call("plan", {"--people": "5000", "--epsilon": "1", "--domain": "category", "--categories": "4", "--json": ""}),
     Call("plan", {"--people": "5000", "--error": "2%", "--domain": "bit", "--rms": ""}),
     Call("plan", {"--people": "900", "--epsilon": "2", "--domain": "vector", "--coordinates": "2"}),
+    Call("feasible", {"FILE": "people.csv", "--column": "income", "--lower": "0", "--upper": "1e10", "--out": "fig"}),
+    Call("feasible", {"--people": "900", "--domain": "bit", "--epsilon": "0.5,2", "--error": "2%", "--json": ""}),
     Call("audit", {"MECHANISM": "laplace", "--samples": "100", "--seed": "3", "--epsilon": "1"}),
     Call("audit", {"--task": "task.toml", "--samples": "100", "--confidence": "0.9", "--json": ""}),
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),

@@ -66,6 +66,7 @@ SCREENS: dict[str, Sequence[str]] = {
     "plan-plot": ("plan", "--epsilon", "1", "--people", "500", "--plot", "terminal"),
     "plan-people": ("plan", "--epsilon", "0.5", "--error", "50", "--lower", "0", "--upper", "4000", "--unit", "g"),
     "plan-error": ("plan", "--epsilon", "1", "--people", "500", "--lower", "120", "--upper", "220", "--unit", "cm"),
+    "feasible": ("feasible", "--people", "3000", "--lower", "0", "--upper", "110", "--unit", "years"),
     "plan-epsilon": ("plan", "--people", "3000", "--error", "3%", "--domain", "category", "--categories", "8"),
     "audit": ("audit", "laplace", "--samples", "4000", "--seed", "1"),
     "audit-task": ("audit", "--task", "weights.toml", "--samples", "4000", "--seed", "1"),

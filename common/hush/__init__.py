@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from hush_aggregator.result import Result
     from hush_client.client import Client
     from hush_client.sync import SyncClient
+    from hush_common.task import Task
+    from hush_simulations.api.audit import audit
+    from hush_simulations.api.planning import feasible, plan
     from hush_simulations.api.simulate import simulate, simulate_async
     from hush_simulations.api.sweep import sweep
+    from hush_simulations.auditing.audit import Audit
+    from hush_simulations.planning.feasibility import Feasibility
+    from hush_simulations.planning.plan import Plan
     from hush_simulations.results.run import Run
     from hush_simulations.scenarios.scenario import Scenario
     from hush_simulations.scenarios.scenario_file import SCENARIOS
@@ -29,16 +35,23 @@ if TYPE_CHECKING:
 __all__ = [
     "SCENARIOS",
     "Aggregator",
+    "Audit",
     "Client",
+    "Feasibility",
     "HushError",
     "MissingExtraError",
+    "Plan",
     "Result",
     "Run",
     "Scenario",
     "SweepResult",
     "SweepRow",
     "SyncClient",
+    "Task",
     "__version__",
+    "audit",
+    "feasible",
+    "plan",
     "simulate",
     "simulate_async",
     "sweep",
@@ -47,14 +60,21 @@ __all__ = [
 _HOMES = {
     "SCENARIOS": "hush_simulations.scenarios.scenario_file",
     "Aggregator": "hush_aggregator.aggregator",
+    "Audit": "hush_simulations.auditing.audit",
     "Client": "hush_client.client",
+    "Feasibility": "hush_simulations.planning.feasibility",
+    "Plan": "hush_simulations.planning.plan",
     "Result": "hush_aggregator.result",
     "Run": "hush_simulations.results.run",
     "Scenario": "hush_simulations.scenarios.scenario",
     "SweepResult": "hush_simulations.sweeps.result",
     "SweepRow": "hush_simulations.sweeps.result",
     "SyncClient": "hush_client.sync",
+    "Task": "hush_common.task",
     "__version__": "hush.version",
+    "audit": "hush_simulations.api.audit",
+    "feasible": "hush_simulations.api.planning",
+    "plan": "hush_simulations.api.planning",
     "simulate": "hush_simulations.api.simulate",
     "simulate_async": "hush_simulations.api.simulate",
     "sweep": "hush_simulations.api.sweep",

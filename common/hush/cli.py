@@ -47,6 +47,11 @@ _COMMANDS = {
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "sync": _Command("hush_client.commands.report", "Send what waits or was recalled, and answer nothing.", "sync_app"),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
+    "feasible": _Command(
+        "hush_simulations.commands.plan",
+        "Can this be learned from these people, how precisely, at which epsilon?",
+        "feasible_app",
+    ),
     "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
     "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),

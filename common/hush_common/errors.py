@@ -49,6 +49,10 @@ class HushError(Exception):
     def __str__(self) -> str:
         return printable(super().__str__())
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: one line. IPython calls it; the frames of hush would say nothing to a person."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class TaskError(HushError):
     """A task that must not be published or answered.

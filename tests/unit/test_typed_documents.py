@@ -16,6 +16,7 @@ EDGES = {
     "hush_simulations/commands/simulate.py": "the options of the command, as arguments of `hush.simulate`",
     "hush_simulations/commands/sweep.py": "the options of the command, as arguments of `SweepOptions`",
     "hush_simulations/results/run.py": "the document of a run: `hush simulate --json` and result.json",
+    "hush_simulations/planning/feasibility.py": "the JSON of `hush feasible`",
     "hush_simulations/planning/plan.py": "the JSON of `hush plan`",
     "hush_attacks/demonstration.py": "the JSON of `hush attack`",
     "hush_simulations/auditing/audit.py": "the JSON of `hush audit`",

@@ -244,29 +244,44 @@ _NONE = 1e-30
 _Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Values:
     """Distinct values in [0, 1] and the shares of people who have them; compared by identity, as a key of caches."""
 
     places: _Array
     shares: _Array
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return float(self.shares @ self.places)
 
     def moment(self, order: int) -> float:
         """About the mean; the second is the variance."""
-        return float(self.shares @ (self.places - self.mean) ** order)
+        return _moment(self, order)
 
     def at(self, nodes: _Array) -> _Array:
         """The share of people rounded to each ascending node: up or down, so that the mean of a value is the value."""
-        above = np.clip(np.searchsorted(nodes, self.places, side="left"), 1, len(nodes) - 1)
-        upwards = (self.places - nodes[above - 1]) / (nodes[above] - nodes[above - 1])
-        found = np.zeros(len(nodes))
-        np.add.at(found, above, self.shares * upwards)
-        np.add.at(found, above - 1, self.shares * (1 - upwards))
+        places, shares, products = self._ascending
+        ends = np.searchsorted(places, nodes[1:-1], side="right")
+        starts = np.concatenate(([0], ends))
+        some = starts < np.concatenate((ends, [len(places)]))
+        people, sums = np.zeros(len(starts)), np.zeros(len(starts))
+        people[some] = np.add.reduceat(shares, starts[some])
+        sums[some] = np.add.reduceat(products, starts[some])
+        upwards = np.clip((sums - nodes[:-1] * people) / (nodes[1:] - nodes[:-1]), 0.0, people)
+        found: _Array = np.append(people - upwards, 0.0) + np.append(0.0, upwards)
         return found
+
+    @cached_property
+    def _ascending(self) -> tuple[_Array, _Array, _Array]:
+        order = np.argsort(self.places, kind="stable")
+        places, shares = self.places[order], self.shares[order]
+        return places, shares, shares * places
+
+
+@lru_cache(maxsize=256)
+def _moment(values: Values, order: int) -> float:
+    return float(values.shares @ (values.places - values.mean) ** order)
 
 
 Assumed = Values | float | None

@@ -25,6 +25,7 @@ from hush_simulations.brokers.choice import is_local, parse_broker
 from hush_simulations.engines.experiment import (
     CLIENTS,
     CONNECTIONS,
+    MOST_OVER_MQTT,
     ROUNDS,
     SEED,
     WORKERS,
@@ -39,6 +40,7 @@ from hush_simulations.engines.experiment import (
     check_size,
 )
 from hush_simulations.results.run import Run
+from hush_simulations.scenarios.behaviour import NO_FAULTS
 from hush_simulations.scenarios.population import Observed, check_treatment
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, draw_people, scenario_of_data
 from hush_simulations.scenarios.scenario_file import check_shares, find_scenario, read_scenario
@@ -92,7 +94,7 @@ class SimulationOptions:
     clients: int | None = None
     rounds: int | None = None
     shares: Sequence[float] | None = None
-    engine: str = "mqtt"
+    engine: str | None = None
     broker: str | None = field(default=None, repr=False)
     connections: int | None = None
     draw: str | None = None
@@ -107,10 +109,10 @@ class SimulationOptions:
 
     def experiment(self) -> Experiment:
         """Return the experiment that the options describe, or raise OptionError or TaskError."""
-        engine = check_engine(str(self.engine), "engine")
+        scenario = self._changed(self.asked())
+        engine = self._usual_engine(scenario) if self.engine is None else check_engine(str(self.engine), "engine")
         self._check_engine(engine)
         broker = "embedded" if self.broker is None else parse_broker(str(self.broker), "broker")
-        scenario = self._changed(self._asked())
         self._check_noise(scenario, broker)
         task, confidence = scenario.task(), confidence_of(self.confidence)
         shares = check_shares("shares", tuple(self.shares or ()), task)
@@ -142,6 +144,13 @@ class SimulationOptions:
             seed=people.seed,
         )
 
+    def _usual_engine(self, scenario: Scenario) -> Engine:
+        """Return the engine for those who named none: bulk for many devices, unless something needs real ones."""
+        sticky = scenario.document.get("repeat") == "sticky" and bool(scenario.panel)
+        needed = sticky or scenario.faults != NO_FAULTS
+        asked = self.broker is not None or self.connections is not None or self.deterministic_noise
+        return "mqtt" if needed or asked or scenario.clients <= MOST_OVER_MQTT else "bulk"
+
     def _check_engine(self, engine: Engine) -> None:
         if engine != "mqtt" and self.broker is not None:
             raise OptionError("broker", f"a broker is not used with engine={engine!r}; leave one of them out")
@@ -166,7 +175,7 @@ class SimulationOptions:
             )
 
     def _changed(self, scenario: Scenario) -> Scenario:
-        epsilon = None if self.epsilon is None else _epsilon(self.epsilon)
+        epsilon = None if self.epsilon is None else epsilon_of(self.epsilon)
         scenario = scenario.asking(epsilon=epsilon, mechanism=self.mechanism)
         rounds = scenario.rounds if self.rounds is None else whole_of("rounds", self.rounds, ROUNDS)
         if rounds > 1:
@@ -175,7 +184,8 @@ class SimulationOptions:
             return scenario
         return scenario.of_size(whole_of("clients", self.clients, CLIENTS))
 
-    def _asked(self) -> Scenario:
+    def asked(self) -> Scenario:
+        """Return the scenario before it is changed: a named one, or the person's own data."""
         if self.data is None:
             for name in ("column", "domain", "missing", "csv"):
                 if getattr(self, name) is not None:
@@ -217,7 +227,8 @@ class SimulationOptions:
         )
 
 
-def _epsilon(epsilon: Epsilon) -> str:
+def epsilon_of(epsilon: Epsilon) -> str:
+    """Return the decimal text of an epsilon that was passed as an argument."""
     exact = plain(epsilon)
     match exact:
         case float():
@@ -281,7 +292,8 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
         rounds: how often every device is asked.
         shares: of the devices that take each epsilon on offer, whatever they add up to; equal if left out.
         engine: "mqtt" (real sockets), "memory", or "bulk": no devices and no broker, but numbers drawn from the same
-            law; for up to 10^9 devices.
+            law; for up to 10^9 devices. If left out, "mqtt" up to 20 000 devices, and wherever the scenario or an
+            argument needs it, else "bulk".
         broker: with "mqtt": "embedded" if left out, "mosquitto", or the address of one that runs.
         connections: gateways that share the devices; 20 with "mqtt" if left out.
         draw: in bulk, "tally" draws the sums of all reports at once, "devices" every report; "auto" the former where

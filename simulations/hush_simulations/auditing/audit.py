@@ -55,6 +55,7 @@ from hush_common.mechanisms import Mechanism, Offers
 from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
 from hush_common.task import Task
+from hush_simulations.shown import Shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +167,11 @@ def _of_hush(name: str, domain: Domain, randomizer: Mechanism | Offers, offer: i
     )
 
 
-def own_subject(path: str, inputs: tuple[object, object], declared: Fraction | None) -> Subject:
-    """Return a function of yours from a value to a report: a number, a bool, a text, or a tuple of them."""
-    function = _load(path)
+def own_subject(
+    own: str | Callable[[object], object], inputs: tuple[object, object], declared: Fraction | None
+) -> Subject:
+    """Return a function of yours, or its path: from a value to a report, a number, bool, text, or tuple of them."""
+    path, function = (own, _load(own)) if isinstance(own, str) else (getattr(own, "__qualname__", repr(own)), own)
 
     def draw(side: int) -> object:
         try:
@@ -596,3 +599,33 @@ class Finding:
 
     def _rule(self, test: Tested) -> list[dict[str, str]]:
         return [{"guess": value, "if": words} for value, words in self.rule(test)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit(Shown):
+    """The findings of an audit, together at `confidence`."""
+
+    findings: tuple[Finding, ...]  #: one for each mechanism, or for each epsilon that a task offers
+    confidence: float  #: all verdicts are right with at least this probability
+
+    @property
+    def violations(self) -> tuple[Finding, ...]:
+        """Those that leak more than they claim."""
+        return tuple(one for one in self.findings if one.is_violation)
+
+    def columns(self) -> dict[str, list[object]]:
+        """Return a row for each finding."""
+        return {
+            "name": [one.name for one in self.findings],
+            "claimed": [None if one.declared is None else float(one.declared) for one in self.findings],
+            "at_least": [one.measured.bound for one in self.findings],
+            "verdict": [one.verdict for one in self.findings],
+            "samples": [one.samples for one in self.findings],
+        }
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the JSON object that `hush audit --json` prints."""
+        return {"confidence": self.confidence, "audits": [one.to_document() for one in self.findings]}
+
+    def __repr__(self) -> str:
+        return f"<Audit of {len(self.findings)} mechanisms, {len(self.violations)} violations>"

@@ -1,10 +1,8 @@
 """`hush plan`: compute sample size, epsilon or error from the other two, for the worst values or for one's own."""
 
 import json
-import math
-import re
-from dataclasses import dataclass, fields
-from fractions import Fraction
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +11,11 @@ from hush_aggregator.charts import shows_signs
 from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
-from hush_common.formatting import significant
 from hush_common.terminal import show
 from hush_simulations.commands.options import (
     PlotOption,
+    ThemeOption,
+    check_theme,
     parse_bound,
     parse_confidence,
     say,
@@ -25,16 +24,26 @@ from hush_simulations.commands.options import (
 )
 from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
-from hush_simulations.display.plan_table import plan_blocks
-from hush_simulations.planning.plan import MOST_PEOPLE, OwnValues, Plan, PlanQuestion, own_values, range_of, solve
+from hush_simulations.display.files import prepare, write_all
+from hush_simulations.display.plan_figure import picture_of_feasibility
+from hush_simulations.display.plan_table import feasibility_blocks, plan_blocks
+from hush_simulations.planning.asking import parse_error, parse_people
+from hush_simulations.planning.feasibility import EPSILONS, GOAL, feasibility
+from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
 from hush_simulations.scenarios.population import Observed
 
-_PEOPLE = re.compile(r"[0-9][0-9 _]*([eE][0-9]{1,2})?")
-_ERROR = re.compile(r"(?P<number>[0-9.]+([eE]-?[0-9]+)?)\s*(?P<percent>%?)")
 _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+feasible_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+_Domain = Annotated[str | None, value_option("KIND", "Kind of value: number (if not given), bit, category or vector.")]
+_Lower = Annotated[str | None, value_option("X", "Smallest legal value of a number.")]
+_Upper = Annotated[str | None, value_option("X", "Largest legal value of a number.")]
+_Unit = Annotated[str, value_option("TEXT", "Unit of the numbers, for example cm.")]
+_Categories = Annotated[int | None, value_option("K", "Number of categories, 2 to 1024.")]
+_Coordinates = Annotated[int | None, value_option("D", "Number of coordinates, 1 to 1024.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +76,12 @@ def run(
     rms: Annotated[
         bool, typer.Option("--rms", help="The error is a root mean square error, not a half-width.")
     ] = False,
-    domain: Annotated[
-        str | None, value_option("KIND", "Kind of value: number (if not given), bit, category or vector.")
-    ] = None,
-    lower: Annotated[str | None, value_option("X", "Smallest legal value of a number.")] = None,
-    upper: Annotated[str | None, value_option("X", "Largest legal value of a number.")] = None,
-    unit: Annotated[str, value_option("TEXT", "Unit of the numbers, for example cm.")] = "",
-    categories: Annotated[int | None, value_option("K", "Number of categories, 2 to 1024.")] = None,
-    coordinates: Annotated[int | None, value_option("D", "Number of coordinates, 1 to 1024.")] = None,
+    domain: _Domain = None,
+    lower: _Lower = None,
+    upper: _Upper = None,
+    unit: _Unit = "",
+    categories: _Categories = None,
+    coordinates: _Coordinates = None,
     plot: PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -83,18 +90,74 @@ def run(
         raise _not_two(people=people, epsilon=epsilon, error=error)
     if rms and confidence is not None:
         raise OptionError("--rms", f"a root mean square has no confidence; leave out --confidence {confidence}")
-    asked, data = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
+    asked, data, _ = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
     found = solve(
         PlanQuestion(
             domain=asked,
-            people=None if people is None else _people(people),
+            people=None if people is None else parse_people(people, "--people"),
             epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),
-            error=None if error is None else _error(error, asked, bounded=lower is not None),
+            error=None if error is None else parse_error(error, asked, "--error", bounded=lower is not None),
             confidence=None if rms else parse_confidence(confidence or str(_CONFIDENCE)),
             data=data,
         )
     )
     _print(found, as_json=as_json, plot=plot is not None)
+
+
+@feasible_app.command()
+@with_options_of(CsvOptions, last=True)
+def feasible(
+    own: CsvOptions,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Your own data: every row is a person.")] = None,
+    *,
+    people: Annotated[
+        str | None, value_option("N", "How many people answer; as many as the file has rows if not given.")
+    ] = None,
+    epsilon: Annotated[
+        str | None, value_option("EPS,…", "Epsilons of one report to compare; 0.25,0.5,1,2,4 if not given.")
+    ] = None,
+    error: Annotated[
+        str | None, value_option("E|P%", "The half-width you want: in the unit, or 1% of the range if not given.")
+    ] = None,
+    confidence: Annotated[float, value_option("P", "Confidence level of the intervals.", parse_confidence)] = 0.95,
+    domain: _Domain = None,
+    lower: _Lower = None,
+    upper: _Upper = None,
+    unit: _Unit = "",
+    categories: _Categories = None,
+    coordinates: _Coordinates = None,
+    out: Annotated[Path | None, value_option("DIR", "Directory to write feasible.json and the picture to.")] = None,
+    theme: ThemeOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Can this be learned from these people, how precisely, at which epsilon? No simulation: the exact law."""
+    check_theme(theme, out)
+    if file is not None and own.csv is not None:
+        raise OptionError("--csv", f"names a second file besides {file}; leave one of them out")
+    own = own if file is None else replace(own, csv=file)
+    directory = None if out is None else prepare(out)
+    asked, data, rows = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
+    count = rows if people is None else parse_people(people, "--people")
+    if count is None and error is None:
+        raise OptionError("--people", "is missing; name a FILE, or say how many people answer, as in --people 5000")
+    found = feasibility(
+        asked,
+        people=count,
+        epsilons=EPSILONS
+        if epsilon is None
+        else [parse_epsilon(one.strip(), field="--epsilon") for one in epsilon.split(",")],
+        goal=GOAL if error is None else parse_error(error, asked, "--error", bounded=lower is not None),
+        confidence=confidence,
+        data=data,
+    )
+    text = json.dumps(found.to_document(), indent=2, ensure_ascii=False)
+    if as_json:
+        print(text)
+    else:
+        show(feasibility_blocks(found))
+    if directory is not None:
+        written = write_all(directory, picture_of_feasibility(found), "feasible", text, theme or "light")
+        say("wrote " + ", ".join(map(str, written)))
 
 
 def _print(plan: Plan, *, as_json: bool, plot: bool) -> None:
@@ -114,43 +177,11 @@ def _not_two(**given: str | None) -> OptionError:
     return OptionError(names[0], f"alone gives nothing; add {missing}")
 
 
-def _people(text: str) -> int:
-    if not _PEOPLE.fullmatch(text.strip()):
-        raise OptionError("--people", f"{text[:40]!r} is not a number of people; write for example --people 5000")
-    count = int(Fraction(text.strip().replace("_", "").replace(" ", "")))
-    if not 1 <= count <= MOST_PEOPLE:
-        raise OptionError(
-            "--people", f"{text[:40]} is outside 1 to {significant(MOST_PEOPLE, 1)}; write how many people answer"
-        )
-    return count
-
-
-def _error(text: str, domain: Domain, *, bounded: bool) -> float:
-    match = _ERROR.fullmatch(text.strip())
-    try:
-        value = math.nan if match is None else float(match["number"])
-    except ValueError:
-        value = math.nan
-    if match is None or not 0 < value < math.inf:
-        raise OptionError("--error", f"{text[:40]!r} is not a positive error; write --error 5%, or 2.5 in the unit")
-    if match["percent"]:
-        return value / 100
-    if domain.is_share:
-        if value >= 1:
-            raise OptionError(
-                "--error",
-                f"{text} is not the error of a share; write {text}%, or {significant(Fraction(value) / 100, 12)}",
-            )
-        return value
-    if not bounded:
-        raise OptionError("--error", f"{text} is in the unit of the value: add --lower and --upper, or write it as 5%")
-    return value / range_of(domain)
-
-
-def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
+def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None, int | None]:
+    """Return the domain, the known values, and the number of rows."""
     if own.csv is None:
         own.check_unused()
-        return _domain(kind), None
+        return _domain(kind), None, None
     for option, value in (
         ("--domain", kind.given),
         ("--categories", kind.categories),
@@ -166,7 +197,7 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None]:
         raise TypeError("a file has the values of people who were observed")
     for hint in sentinels(people, asked):
         say(hint)
-    return asked, own_values(asked, people.values, people.to_document(), people.name)
+    return asked, own_values(asked, people.values, people.to_document(), people.name), len(people.values)
 
 
 def _domain(kind: _Kind) -> Domain:

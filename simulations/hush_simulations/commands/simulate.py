@@ -142,7 +142,10 @@ class Request:
     broker: Annotated[str | None, value_option("BROKER", "embedded, mosquitto or mqtt://host:port.", parse_broker)] = (
         None
     )
-    engine: Annotated[Engine, value_option("NAME", "mqtt (real sockets), memory or bulk.", parse_engine)] = "mqtt"
+    engine: Annotated[
+        Engine | None,
+        value_option("NAME", "mqtt (real sockets), memory, or bulk, as for over 20 000 devices.", parse_engine),
+    ] = None
     draw: Annotated[
         Drawing | None, value_option("WHAT", "In bulk: tally (at once) or devices (one by one).", parse_drawing)
     ] = None

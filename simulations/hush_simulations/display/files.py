@@ -1,10 +1,7 @@
 """The files that a simulation writes: `result.json`, `reports.csv`, `result.png` and `result.svg`.
 
-`reports.csv` holds what an aggregator sees, and never the true value next to a report: such a table would undo the
-privacy of every row, and a file that looks like the output of a private system must be one. The reports are in the
-order of their random ids, so that their position says nothing about a row of the input either. For the same reason
-neither the ledgers of the devices nor the aggregator's store are kept. Where the noise is from a seed, the reports are
-sorted, and their ids, which never are from one, are left out: the same seed gives the same file.
+`reports.csv` holds what an aggregator sees (`Run.reports`). Neither the ledgers of the devices nor the aggregator's
+store are kept: they would say which row of the input sent which report.
 """
 
 import csv
@@ -15,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from hush_common.epsilon import decimal_text
 from hush_common.errors import OptionError
 from hush_common.files import Writer, replace_files
-from hush_simulations.display.style import Theme, picture_files
-from hush_simulations.engines.experiment import in_words, offers_of
+from hush_simulations.display.style import Picture, Theme, picture_files
 from hush_simulations.results.run import Run
 
 
@@ -46,9 +41,22 @@ def write_files(
     files: dict[str, Writer] = {"result.json": _of((to_json(run) + "\n").encode())}
     if run.drawing is None:
         files["reports.csv"] = lambda file: _write_reports(file, run)
-    contents = {**picture_files(picture_of(run), "result", theme), **(more or {})}
+    others = {name: _of(content) for name, content in (more or {}).items()}
+    return _written(directory, {**files, **_pictures(picture_of(run), "result", theme), **others})
+
+
+def write_all(directory: Path, picture: Picture, name: str, text: str, theme: Theme = "light") -> list[Path]:
+    """Write a document as `name`.json and its picture, all or none; return their paths."""
+    return _written(directory, {f"{name}.json": _of(f"{text}\n".encode()), **_pictures(picture, name, theme)})
+
+
+def _pictures(picture: Picture, name: str, theme: Theme) -> dict[str, Writer]:
+    return {file: _of(content) for file, content in picture_files(picture, name, theme).items()}
+
+
+def _written(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
     try:
-        return replace_files(directory, {**files, **{name: _of(content) for name, content in contents.items()}})
+        return replace_files(directory, files)
     except OSError as error:
         raise OptionError("--out", f"{directory} cannot be written ({error.strerror}); make room there") from error
 
@@ -66,18 +74,9 @@ def _write_reports(out: BinaryIO, run: Run) -> None:
     file = io.TextIOWrapper(out, encoding="utf-8", newline="")
     try:
         writer = csv.writer(file, lineterminator="\n")
-        repeatable = run.experiment.noise_seed is not None
-        writer.writerow(("round", *(() if repeatable else ("report_id",)), "epsilon", "body", "decoded"))
-        for number, done in enumerate(run.rounds):
-            parts, offers, rest = offers_of(run.task, done.received.bodies)
-            epsilons = [decimal_text(parts[offer].epsilon) for offer in offers.tolist()]
-            bodies = [" ".join(map(str, body)) for body in rest.tolist()]
-            words = in_words(run.task, done.received.bodies)
-            if repeatable:
-                order = sorted(range(len(bodies)), key=done.received.bodies.tolist().__getitem__)
-                writer.writerows((number, epsilons[k], bodies[k], words[k]) for k in order)
-            else:
-                writer.writerows((number, *row) for row in zip(done.received.ids, epsilons, bodies, words, strict=True))
+        columns = run.reports()
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
         file.flush()
     finally:
         file.detach()

@@ -6,12 +6,14 @@ from fractions import Fraction
 from math import exp, floor, log10
 from operator import itemgetter
 
+from hush_aggregator.estimate import POPULATION
 from hush_aggregator.estimate.finite_channel import KEPT
 from hush_common.domain import Domain, NumberDomain
 from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
 from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
+from hush_simulations.planning.feasibility import Feasibility, FeasibleLine
 from hush_simulations.planning.plan import TARGETS, Amount, OwnValues, Plan, PlanLine, PlanQuestion, Target, Unknown
 
 
@@ -48,7 +50,7 @@ _TIMES: Mapping[Unknown, str] = {
 def plan_blocks(plan: Plan) -> Iterator[Renderable]:
     """The question, a line for each mechanism, and what follows."""
     yield Sentence("")
-    yield Sentence(_heading(plan.question), "bold", hanging=2)
+    yield Sentence(heading_of(plan.question), "bold", hanging=2)
     yield Sentence("")
     yield _table(plan)
     yield Sentence("")
@@ -56,7 +58,8 @@ def plan_blocks(plan: Plan) -> Iterator[Renderable]:
     yield Sentence("")
 
 
-def _heading(question: PlanQuestion) -> str:
+def heading_of(question: PlanQuestion) -> str:
+    """Return the question of a plan in one line."""
     known = []
     if question.people is not None:
         known.append(f"{whole(question.people)} people")
@@ -178,6 +181,86 @@ def _compared(plan: Plan, target: Target) -> Iterator[str]:
     offered = {line.mechanism for line in plan.mechanisms}
     remark = "auto is not the cheapest: " if any(name in offered for name, _ in cheaper) else ""
     yield f"For the {target}, {remark}{', '.join(costs)}."
+
+
+def feasibility_blocks(found: Feasibility) -> Iterator[Renderable]:
+    """Yield the question, a line for each epsilon, and what follows."""
+    yield Sentence("")
+    yield Sentence(feasibility_heading(found), "bold", hanging=2)
+    yield Sentence("")
+    yield _feasibility_table(found)
+    yield Sentence("")
+    yield from (Sentence(words, hanging=2) for words in _feasibility_sentences(found))
+    yield Sentence("")
+
+
+def feasibility_heading(found: Feasibility) -> str:
+    """Return the question in one line."""
+    return f"Is it feasible? {feasibility_asked(found)}; {half_width_in_words(found)}; goal {goal_in_words(found)}"
+
+
+def feasibility_asked(found: Feasibility) -> str:
+    """Return what is asked, and of how many people."""
+    people = "" if found.people is None else f", {whole(found.people)} {'person' if found.people == 1 else 'people'}"
+    return _asked(found.domain) + people
+
+
+def half_width_in_words(found: Feasibility) -> str:
+    """Return what a half-width is in, and how sure it is."""
+    unit = unit_of(found.domain)
+    return f"±{TIE}{f'in {unit} ' if unit else ''}at {exact(found.confidence, scale=100)} %"
+
+
+def goal_in_words(found: Feasibility) -> str:
+    """Return the wanted half-width."""
+    return f"±{TIE}{error_in_words(found.domain, found.goal)}"
+
+
+def _feasibility_table(found: Feasibility) -> Table:
+    columns = [Column("epsilon", right=True, named=True), Column("observer", right=True), Column("mechanism")]
+    if found.people is not None:
+        columns += [Column(f"± {target}", right=True) for target in (*TARGETS, "trusted")]
+    columns.append(Column("people for the goal", right=True))
+    return Table(columns, [_feasible_row(found, line) for line in found.lines])
+
+
+def _feasible_row(found: Feasibility, line: FeasibleLine) -> Row:
+    share = found.domain.is_share or is_share(found.domain.numbers[0])
+
+    def number(of: Mapping[str, float], target: str) -> str:
+        return significant(of[target], scale=100 if share else 1)
+
+    cells: list[Cell] = [decimal_text(line.epsilon), percent_at_most(line.observer), line.mechanism]
+    if found.people is not None:
+        cells += [number(line.half_widths, target) for target in TARGETS] + [number(line.trusted, POPULATION)]
+    needed = line.people.get(POPULATION)
+    return Row([*cells, "out of reach" if needed is None else whole(needed)])
+
+
+def unit_of(domain: Domain) -> str:
+    """Return the unit of an error."""
+    if domain.is_share:
+        return "points"
+    number = domain.numbers[0]
+    return "% of the range" if is_share(number) else number.unit
+
+
+def _feasibility_sentences(found: Feasibility) -> Iterator[str]:
+    if found.people is not None:
+        line = found.reaching(POPULATION)
+        if line is not None:
+            yield f"From epsilon {decimal_text(line.epsilon)} on, these people reach the goal for the population."
+        else:
+            yield "At none of these epsilons do these people reach the goal for the population."
+        yield "± reporters: those who answer, noise alone. ± population: those of whom they are a random sample."
+        yield (
+            "± trusted: what a trusted collector would have for the population, who sees every value and adds noise to "
+            "the mean, once."
+        )
+    yield "observer: how sure somebody at 50/50 about a person becomes at most, who sees that person's report."
+    yield "people for the goal: how many have to answer, for the population."
+    yield "Every figure is for worst-case values." if found.data is None else _basis(found.data, found.domain)
+    yield f"In {exact(KEPT, scale=100)} % of samples, no interval that hush prints is wider."
 
 
 _LABELS = len("measured")

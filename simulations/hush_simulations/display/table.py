@@ -1,6 +1,7 @@
 """What hush simulate prints: the estimate, its parts, its rounds, remarks, and every figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import sqrt
 from typing import NamedTuple
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate
@@ -47,6 +48,8 @@ def remarks(run: Run, together: PooledRounds | None) -> Iterator[str]:
             f"Stopped with {whole(run.published)} of {asked} answers sent: every figure above is about those. Final "
             f"intervals assume an end that was fixed before; if what you saw made you stop, use those at any time."
         )
+    if run.drawing is not None:
+        yield "In bulk there are no devices and no broker, but the same law of the reports. --engine mqtt has both."
     yield from _legend(run, together)
     yield from _outside(run)
     yield from _choice_of_epsilon(run)
@@ -115,11 +118,20 @@ def _best(run: Run) -> Iterator[str]:
         yield f"{own} is what auto takes here."
     elif times <= _VISIBLE:
         yield f"--mechanism auto takes {name}, which needs the same number of devices here."
+    elif half := _half_width(run):
+        wording = NumberFormat.of(run.result)
+        less = wording.number(half / sqrt(times))
+        yield f"--mechanism auto takes {name}: about ± {less} instead of ± {wording.distance(half, 0.0)}."
     else:
-        yield (
-            f"--mechanism auto takes {name}. For the same standard error in the worst case {own} needs {ratio(times)} "
-            f"times as many devices, as hush plan --rms computes."
-        )
+        yield f"--mechanism auto takes {name}, for which 1/{ratio(times)} of the devices give the same error."
+
+
+def _half_width(run: Run) -> float | None:
+    """Return half the width of the reporters' interval, if there is one and no bound cuts it off."""
+    if run.score.parts or REPORTERS not in run.result.intervals:
+        return None
+    (low, high), (lower, upper) = run.result.intervals[REPORTERS], run.task.domain.parts[0].axis
+    return (high - low) / 2 if lower < low < high < upper else None
 
 
 _TARGETS = (REPORTERS, POPULATION)

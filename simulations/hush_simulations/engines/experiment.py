@@ -15,13 +15,14 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.result import Result
 from hush_aggregator.store import StoreReader
 from hush_aggregator.tally import Tally
+from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.rng import REPORT_ID_BYTES, SystemRng
 from hush_common.task import Task
 from hush_common.wire import Refusal
-from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Value
+from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Observed, Population, Value, means_of
 from hush_simulations.scenarios.scenario import Scenario
 
 
@@ -79,7 +80,24 @@ Drawing = Literal["auto", "tally", "devices"]
 ABSENT = "absent"
 """The reason of a device that dropped out or never answers."""
 
+MOST_OVER_MQTT = 20_000
+"""Devices up to which MQTT is the engine where nobody named one; they take half a minute."""
+
 _DEFAULT_CONNECTIONS: dict[Engine, int] = {"mqtt": 20, "memory": 2, "bulk": 1}
+
+
+Mean = float | tuple[float, ...] | None
+"""Of a population: a number, a share of yes, one for each label or coordinate; None if only a sample is known."""
+
+
+def _mean_of(people: Population, domain: Domain) -> Mean:
+    """Return the mean of a population: of rows that people are drawn from, with replacement, that of the rows."""
+    if not isinstance(people, Observed) or not people.resampled:
+        return people.mean
+    found = [mean for mean in means_of(domain, people.values) if mean is not None]
+    if len(found) < len(domain.parts):
+        return None  # no row has a value
+    return tuple(found) if domain.parts_field else found[0]
 
 
 class StoppedError(Exception):
@@ -119,9 +137,11 @@ class Experiment:
     workers: int = 1
     dask: str | None = None
     task: Task = field(init=False, repr=False, compare=False)
+    _mean: Mean = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "task", self.scenario.task())
+        object.__setattr__(self, "_mean", _mean_of(self.scenario.population, self.task.domain))
         self.scenario.panel.check(self.task.domain, self.task.rounds, self.scenario.groups)
 
     @property
@@ -133,9 +153,9 @@ class Experiment:
         """Return the true value of a device in a round; not in bulk."""
         return self.scenario.panel.value(self.task.domain, self.values[device], round_)
 
-    def mean(self, round_: int) -> float | tuple[float, ...] | None:
+    def mean(self, round_: int) -> Mean:
         """Return the mean of the population in a round; None if only a sample is known."""
-        return self.scenario.panel.mean(self.task.domain, self.scenario.population.mean, round_)
+        return self.scenario.panel.mean(self.task.domain, self._mean, round_)
 
     @property
     def gateways(self) -> int:

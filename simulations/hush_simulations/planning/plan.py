@@ -17,6 +17,7 @@ to their mean (Dwork, McSherry, Nissim and Smith 2006). Its n goes as 1/(error·
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -41,6 +42,7 @@ from hush_common.mechanisms import Laplace, Mechanism, Offers, SubsetSelection
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.mechanisms.registry import choose, fitting
 from hush_common.task import Task
+from hush_simulations.shown import Shown
 
 EVEN = 0.25
 """Variance of a fair bit: the largest on the unit interval."""
@@ -468,7 +470,7 @@ class PlanLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Shown):
     """Every mechanism that fits, the choice of `auto`, and a trusted collector.
 
     `auto` names a mechanism by target: the same for both unless epsilon is the unknown; unreachable targets are absent.
@@ -496,6 +498,24 @@ class Plan:
                 best = min(able, key=lambda line: (line.amounts[target], line.mechanism != auto))
                 found[target] = best.mechanism
         return found
+
+    def columns(self) -> dict[str, list[object]]:
+        """Return a row for each mechanism and reference; amounts are people, epsilons or errors, as `unknown` says."""
+        offered = len(self.mechanisms)
+        lines = (*self.mechanisms, *self.for_comparison, self.trusted_collector)
+        found: dict[str, list[object]] = {
+            "mechanism": [line.mechanism for line in lines],
+            "offered": [place < offered for place in range(len(lines))],
+            "unknown": [self.question.unknown] * len(lines),
+        }
+        for target in TARGETS:
+            amounts = [line.amounts.get(target) for line in lines]
+            found[target] = [float(one) if isinstance(one, Fraction) else one for one in amounts]
+            found[f"{target}_relative"] = [line.relative.get(target) for line in lines]
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.question.unknown} by {len(self.mechanisms)} mechanisms>"
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object, without unknown fields."""
@@ -580,8 +600,8 @@ def own_values(domain: Domain, values: Sequence[object], rows: Mapping[str, obje
         case BitDomain():
             known = (_mixed(np.array(present, dtype=np.float64), np.array([0.0, 1.0]), absent),)
         case CategoryDomain(labels=labels):
-            counts = {label: present.count(label) for label in labels}
-            shares = [(1 - absent) * count / max(len(present), 1) + absent / len(labels) for count in counts.values()]
+            counts = Counter(present)
+            shares = [(1 - absent) * counts[label] / max(len(present), 1) + absent / len(labels) for label in labels]
             known = tuple(Values(np.array([0.0, 1.0]), np.array([1 - share, share])) for share in shares)
         case _:
             raise TypeError("a plan from data is about one column")

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import lru_cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from hush_aggregator.result import Result
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text
+from hush_common.errors import OptionError
 from hush_common.mechanisms import Offers
 from hush_common.mechanisms.registry import best, choose, named
 from hush_common.task import Task
@@ -28,15 +28,15 @@ from hush_simulations.engines.experiment import (
     SYSTEM,
     Drawing,
     Experiment,
+    Mean,
     Outcome,
     RoundOutcome,
     count_handled,
+    in_words,
+    offers_of,
 )
-from hush_simulations.scenarios.population import Observed, Value
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+from hush_simulations.scenarios.population import Observed, Value, means_of
+from hush_simulations.shown import Shown
 
 Covered = Mapping[str, bool]
 
@@ -63,7 +63,7 @@ def score(
     population_mean: float | tuple[float, ...] | None,
 ) -> Score:
     """Compare the estimate of a round with the devices' true values, before any clamping."""
-    return score_of_truth(domain, estimate, truths(domain, values), population_mean)
+    return score_of_truth(domain, estimate, means_of(domain, values), population_mean)
 
 
 def score_of_truth(
@@ -83,22 +83,6 @@ def score_of_truth(
         covered=covered(estimate.intervals, estimate.methods, about),
         error=errors(estimate.mean, about),
     )
-
-
-def truths(domain: Domain, values: Sequence[Value]) -> list[float | None]:
-    """Return the mean of the values, of each coordinate, or the share of each label; None without values."""
-    if domain.value_names:
-        columns = list(zip(*_vectors(values), strict=True)) or [()] * len(domain.parts)
-        return [_mean([number for number in column if number is not None]) for column in columns]
-    if domain.parts_field:
-        counts = Counter(value for value in values if value is not None)
-        n = counts.total()
-        return [counts[part.name] / n if n else None for part in domain.parts]
-    return [_mean([value for value in values if isinstance(value, float | int)])]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
 
 
 def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
@@ -151,13 +135,6 @@ def _all_of(verdicts: Sequence[Covered]) -> dict[str, bool]:
     }
 
 
-def _vectors(values: Sequence[Value]) -> Iterator[tuple[float | None, ...]]:
-    return (value for value in values if isinstance(value, tuple))
-
-
-Mean = float | tuple[float, ...] | None
-
-
 class GroupTruth(NamedTuple):
     """The number of people of a group who answered, and the means of their values; None without values."""
 
@@ -201,7 +178,7 @@ def _groups(experiment: Experiment, number: int, reporters: Sequence[int]) -> li
     found = []
     for group in range(len(experiment.scenario.groups)):
         values = [experiment.value(device, number) for device in reporters if experiment.groups[device] == group]
-        found.append(GroupTruth(len(values), tuple(truths(experiment.task.domain, values))))
+        found.append(GroupTruth(len(values), tuple(means_of(experiment.task.domain, values))))
     return found
 
 
@@ -324,8 +301,30 @@ def _planned(domain: Domain, own: str, people: int, epsilon: Fraction, confidenc
     }
 
 
+def _interval_rows(done: Round) -> Iterator[tuple[object, ...]]:
+    parts, scores = done.result.parts, done.score.parts
+    for one in parts:
+        score = scores.get(one.name, done.score) if scores else done.score
+        methods = done.result.estimate.methods if not scores else one.methods
+        for name, (lower, upper) in one.intervals.items():
+            target = _watched(name, methods) if name.startswith(ANYTIME) else name
+            yield (
+                done.result.round,
+                one.n,
+                one.name if scores else "",
+                one.mean,
+                one.stderr.get(target),
+                name,
+                lower,
+                upper,
+                score.truth.get(target),
+                score.error.get(target),
+                score.covered.get(name),
+            )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Run:
+class Run(Shown):
     """A finished simulation. What represents it in text shows no value, no report and no address."""
 
     experiment: Experiment  #: what was to be simulated
@@ -340,16 +339,43 @@ class Run:
         rounds = tuple(judge(experiment, outcome.task, number, done) for number, done in enumerate(outcome.rounds))
         return cls(experiment, outcome.task, rounds, outcome.stopped, outcome.drawing)
 
-    def figure(self, *, dark: bool = False) -> "Figure":
-        """The picture that `hush simulate --out` keeps: `run.figure().savefig("heights.png")`.
+    def columns(self) -> dict[str, list[object]]:
+        """Return a row for each interval of each part and round, next to the truth.
 
-        Args:
-            dark: on a dark ground.
+        `part` is a label or a coordinate, empty where the answer has one part; `interval` is its name in a result.
         """
-        # By name: results import nothing that shows them, and matplotlib is loaded when a picture is asked for.
-        display, style = map(import_module, ("hush_simulations.display.run_figure", "hush_simulations.display.style"))
-        found: Figure = display.figure_of(self, style.DARK if dark else style.LIGHT)
-        return found
+        names = ("round", "n", "part", "estimate", "stderr", "interval", "lower", "upper", "truth", "error", "covers")
+        rows = [row for done in self.rounds for row in _interval_rows(done)]
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def reports(self) -> dict[str, list[object]]:
+        """Return what the aggregator received, as columns: round, report_id, epsilon, body and decoded.
+
+        Never the true value next to a report: such a table would undo the privacy of every row. The reports are in the
+        order of their random ids, so that their position says nothing about a row of the input either. Where the noise
+        is from a seed, they are sorted, and their ids, which never are from one, are left out: the same seed gives the
+        same table.
+
+        Raises:
+            OptionError: a simulation in bulk, which has no reports.
+        """
+        if self.drawing is not None:
+            raise OptionError("engine", "a simulation in bulk has no reports; simulate with engine='mqtt' or 'memory'")
+        repeatable = self.experiment.noise_seed is not None
+        columns: dict[str, list[object]] = {"round": [], "report_id": [], "epsilon": [], "body": [], "decoded": []}
+        for number, done in enumerate(self.rounds):
+            received = done.received
+            parts, offers, rest = offers_of(self.task, received.bodies)
+            bodies = received.bodies.tolist()
+            order = sorted(range(len(bodies)), key=bodies.__getitem__) if repeatable else range(len(bodies))
+            epsilons = [decimal_text(part.epsilon) for part in parts]
+            words, ids = in_words(self.task, received.bodies), received.ids
+            columns["round"] += [number] * len(bodies)
+            columns["report_id"] += [ids[k] for k in order]
+            columns["epsilon"] += [epsilons[offers[k]] for k in order]
+            columns["body"] += [" ".join(map(str, rest[k].tolist())) for k in order]
+            columns["decoded"] += [words[k] for k in order]
+        return {name: column for name, column in columns.items() if name != "report_id" or not repeatable}
 
     def __repr__(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""

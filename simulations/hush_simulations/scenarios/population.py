@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -9,6 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_common.domain import Domain
 from hush_common.errors import OptionError
 
 MOST_POINTS = 1_000_000
@@ -113,6 +115,23 @@ MOST_CLIENTS = 1_000_000_000
 def is_complete(value: Value) -> bool:
     """Whether no value is missing, nor a coordinate of it."""
     return value is not None and not (isinstance(value, tuple) and None in value)
+
+
+def means_of(domain: Domain, values: Sequence[Value]) -> list[float | None]:
+    """Return the mean of the values, of each coordinate, or the share of each label; None without values."""
+    if domain.value_names:
+        vectors = [value for value in values if isinstance(value, tuple)]
+        columns = list(zip(*vectors, strict=True)) or [()] * len(domain.parts)
+        return [_mean([number for number in column if number is not None]) for column in columns]
+    if domain.parts_field:
+        counts = Counter(value for value in values if value is not None)
+        n = counts.total()
+        return [counts[part.name] / n if n else None for part in domain.parts]
+    return [_mean([value for value in values if isinstance(value, float | int)])]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
 def check_treatment(option: str, text: object) -> Treatment | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hush_common.errors import OptionError
+from hush_simulations.shown import Shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,7 @@ COLUMNS: tuple[str, ...] = tuple(one.name for one in fields(SweepRow) if one.nam
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SweepResult:
+class SweepResult(Shown):
     """A finished sweep."""
 
     axes: Mapping[str, tuple[Parameter, ...]]  #: dotted name and values of each axis of the grid, in its order
@@ -128,7 +129,7 @@ class SweepResult:
         return ["cell", *(name for name in self.axes if name not in COLUMNS), *COLUMNS]
 
     def columns(self) -> dict[str, list[Parameter | None]]:
-        """Return the rows as columns, for a data frame: `pandas.DataFrame(result.columns())`."""
+        """Return the rows as columns."""
         table = [row.table_row() for row in self.rows]
         return {name: [row[name] for row in table] for name in self.column_names()}
 

@@ -153,6 +153,4 @@ def test_a_path_is_looked_up_beside_the_file_of_the_sweep(tmp_path: Path) -> Non
     found = Sweep(bases_of("own.toml", grid, tmp_path / "sweep.toml"), grid, 5, 1, 0.95).works()
     assert [work.scenario.clients for work in found] == [3, 500, 3, 500]
     for work in found:
-        assert {row.target for row in evaluate_cell(work) if row.made} == {
-            REPORTERS
-        }  # nobody knows others than these three
+        assert {row.target for row in evaluate_cell(work) if row.made} == {REPORTERS, POPULATION}
