@@ -84,9 +84,11 @@ def run_blocking(work: Coroutine[Any, Any, _T]) -> _T:
     """
     try:
         asyncio.get_running_loop()
+        in_notebook = True
     except RuntimeError:
-        return asyncio.run(work)
-    return _in_thread(work)
+        in_notebook = False
+    # Outside of the handler: an error of the work is not one "during handling of another".
+    return _in_thread(work) if in_notebook else asyncio.run(work)
 
 
 def _in_thread(work: Coroutine[Any, Any, _T]) -> _T:

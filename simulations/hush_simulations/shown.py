@@ -30,6 +30,10 @@ class Shown(ABC):
     def columns(self) -> Mapping[str, Sequence[object]]:
         """Return its table, for people and programs, as columns by name; all are equally long."""
 
+    @abstractmethod
+    def in_short(self) -> str:
+        """Return what it is, in a few words without a value."""
+
     def to_frame(self) -> Any:  # noqa: ANN401 - of the library that is installed
         """Return the columns as a data frame of pandas, polars or pyarrow, whichever is installed, in this order.
 
@@ -51,6 +55,9 @@ class Shown(ABC):
         """
         found: Figure = _display().figure_of(self, dark=dark)
         return found
+
+    def __repr__(self) -> str:  # here, because IPython takes whichever it finds first on the way to the root
+        return f"<{self.in_short()}>"
 
     def __str__(self) -> str:
         """Return what the command prints, as wide as the terminal."""

@@ -601,7 +601,7 @@ class Finding:
         return [{"guess": value, "if": words} for value, words in self.rule(test)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Audit(Shown):
     """The findings of an audit, together at `confidence`."""
 
@@ -627,5 +627,5 @@ class Audit(Shown):
         """Return the JSON object that `hush audit --json` prints."""
         return {"confidence": self.confidence, "audits": [one.to_document() for one in self.findings]}
 
-    def __repr__(self) -> str:
-        return f"<Audit of {len(self.findings)} mechanisms, {len(self.violations)} violations>"
+    def in_short(self) -> str:
+        return f"Audit of {len(self.findings)} mechanisms, {len(self.violations)} violations"

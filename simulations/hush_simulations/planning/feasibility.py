@@ -38,7 +38,7 @@ class FeasibleLine:
     people: Mapping[str, int]  #: by target, how many reach the goal; absent where nobody's number does
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Feasibility(Shown):
     """What a number of people can tell at several epsilons. It shows no value of theirs."""
 
@@ -87,8 +87,8 @@ class Feasibility(Shown):
         """Return the line of the smallest epsilon at which these people reach the goal."""
         return next((line for line in self.lines if line.half_widths.get(target, float("inf")) <= self.goal), None)
 
-    def __repr__(self) -> str:
-        return f"<Feasibility at {len(self.lines)} epsilons>"
+    def in_short(self) -> str:
+        return f"Feasibility at {len(self.lines)} epsilons"
 
 
 def feasibility(

@@ -469,7 +469,7 @@ class PlanLine:
     relative: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Shown):
     """Every mechanism that fits, the choice of `auto`, and a trusted collector.
 
@@ -514,8 +514,8 @@ class Plan(Shown):
             found[f"{target}_relative"] = [line.relative.get(target) for line in lines]
         return found
 
-    def __repr__(self) -> str:
-        return f"<Plan: {self.question.unknown} by {len(self.mechanisms)} mechanisms>"
+    def in_short(self) -> str:
+        return f"Plan: {self.question.unknown} by {len(self.mechanisms)} mechanisms"
 
     def to_document(self) -> dict[str, Any]:
         """Return the JSON object, without unknown fields."""

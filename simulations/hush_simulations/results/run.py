@@ -377,9 +377,9 @@ class Run(Shown):
             columns["decoded"] += [words[k] for k in order]
         return {name: column for name, column in columns.items() if name != "report_id" or not repeatable}
 
-    def __repr__(self) -> str:
+    def in_short(self) -> str:
         rounds = f" in {len(self.rounds)} rounds" if len(self.rounds) > 1 else ""
-        return f"<Run of {self.task.id!r}: {self.accepted} reports{rounds}>"
+        return f"Run of {self.task.id!r}: {self.accepted} reports{rounds}"
 
     @property
     def last(self) -> Round:

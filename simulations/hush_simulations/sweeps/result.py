@@ -116,8 +116,8 @@ class SweepResult(Shown):
         found: Figure = pictures[f"sweep-{what}"].draw(style.DARK if dark else style.LIGHT)
         return found
 
-    def __repr__(self) -> str:
-        return f"<SweepResult of {self.cells} cells, {self.trials} trials each>"
+    def in_short(self) -> str:
+        return f"SweepResult of {self.cells} cells, {self.trials} trials each"
 
     @property
     def cells(self) -> int:
