@@ -255,7 +255,7 @@ def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own:
         (("laplace", "--samples", "3"), 2, "--samples: 3 is outside"),
         (("laplace", "--confidence", "1"), 2, "--confidence: 1 is not between 0 and 1"),
         (("laplace", "--inputs", "0", "1"), 2, "--inputs: is for your own module:function"),
-        (("laplace", "--task", "t.toml"), 2, "--task: says mechanism and epsilon itself"),
+        (("laplace", "--task", "t.toml"), 2, "--task: says mechanism, epsilon and inputs itself"),
         (("--task", "missing.toml"), 2, "missing.toml: cannot be read"),
         (("mine:coins",), 2, "--inputs: is missing"),
         (("mine:nothing", "--inputs", "0", "1"), 1, "mine:nothing: cannot be imported, AttributeError"),

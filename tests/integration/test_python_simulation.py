@@ -127,7 +127,7 @@ first = threading.Lock()
 def started(counted, total):
     if first.acquire(blocking=False): print("running", flush=True)
 def simulate():
-    hush.simulate(clients=200_000, progress=started)
+    hush.simulate(clients=200_000, engine="mqtt", progress=started)
 async def cell():
     simulate()
 try:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.mechanisms.registry import known
 from hush_common.rng import Rng, SystemRng
-from hush_common.task import Task
+from hush_common.task import Task, read_task
 from hush_simulations.api.simulate import Epsilon, confidence_of, epsilon_of, whole_of
 from hush_simulations.auditing.audit import (
     Audit,
@@ -35,7 +36,7 @@ Progress = Callable[[str, int, int], object]
 def audit(
     mechanism: str | Callable[[object], object] | None = None,
     *,
-    task: Task | None = None,
+    task: Task | str | Path | None = None,
     epsilon: Epsilon | None = None,
     inputs: tuple[object, object] | None = None,
     categories: int = 8,
@@ -50,7 +51,7 @@ def audit(
     Args:
         mechanism: a mechanism of hush by name, a function of your own from a value to a report, or the path of one,
             "module:function"; every mechanism of hush if left out.
-        task: its mechanism instead.
+        task: its mechanism instead; a task, or the path of a task file.
         epsilon: claimed, of one report; 1 for hush's own mechanisms if left out.
         inputs: two values for your own function.
         categories: number of categories, for subset_selection.
@@ -72,7 +73,7 @@ def audit(
     if task is None:
         subjects = _subjects(mechanism, claimed, inputs, (categories, coordinates), rng)
     elif mechanism is None and claimed is None and inputs is None:
-        subjects = task_subjects(task, rng)
+        subjects = task_subjects(task if isinstance(task, Task) else read_task(Path(task)), rng)
     else:
         raise OptionError("task", "says mechanism, epsilon and inputs itself; leave those out")
     single = float(1 - (1 - Fraction(repr(confidence))) / len(subjects))  # Bonferroni: together at `confidence`

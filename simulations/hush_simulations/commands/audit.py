@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError
-from hush_common.task import read_task
 from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
 from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
@@ -61,8 +61,8 @@ def run(
     with in_words_of_the_command(_ARGUMENTS), _progress() as progress:
         done = audit(
             mechanism,
-            task=None if task is None else read_task(task),
-            epsilon=epsilon,
+            task=task,
+            epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),
             inputs=given,
             categories=categories,
             coordinates=coordinates,
