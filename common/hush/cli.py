@@ -4,14 +4,16 @@ Nothing but typer is imported for `hush --help`, and a command whose extra is no
 """
 
 import gc
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 import typer.main
 
+from hush.options import prepare
 from hush_common.errors import HushError, printable
 from hush_common.lazy import load
 
@@ -26,10 +28,19 @@ _COMMANDS = {
     "simulate": _Command(
         "hush_simulations.commands.simulate", "Run a population of devices and an aggregator; compare with the truth."
     ),
+    "feasible": _Command(
+        "hush_simulations.commands.plan",
+        "Can this be learned from these people, how precisely, at which epsilon?",
+        "feasible_app",
+    ),
+    "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
     "sweep": _Command(
         "hush_simulations.commands.sweep", "Simulate at every point of a grid, and measure what estimates are worth."
     ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
+    "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
+    "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
+    "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
     "task": _Command(
         "hush_aggregator.commands.task", "Check, publish, list, withdraw and close tasks; recall reports."
@@ -47,24 +58,26 @@ _COMMANDS = {
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
     "sync": _Command("hush_client.commands.report", "Send what waits or was recalled, and answer nothing.", "sync_app"),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
-    "feasible": _Command(
-        "hush_simulations.commands.plan",
-        "Can this be learned from these people, how precisely, at which epsilon?",
-        "feasible_app",
-    ),
-    "plan": _Command("hush_simulations.commands.plan", "Compute sample size, epsilon or error from the other two."),
-    "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
-    "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),
 }
 
+HELP = ["-h", "--help"]
+_COMPLETES = "_HUSH_COMPLETE"
+"""Set by the shell while it completes."""
+
 app: typer.Typer = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Statistics from devices without the devices' values: local differential privacy over MQTT.",
+    context_settings={"help_option_names": HELP},
+    help="""Statistics from devices without the devices' values: local differential privacy over MQTT.
+
+\b
+Three first things to try:
+  hush simulate    500 people, over MQTT
+  hush tour        a chapter for each idea
+  hush feasible --people 3000 --lower 0 --upper 110
+""",
 )
 
 
@@ -83,12 +96,42 @@ def _root(
     pass
 
 
-def _uncut(app: typer.Typer) -> Callable[..., object]:
-    """The command of an app, whose own commands are listed with the whole of their first paragraph."""
-    command = typer.main.get_command(app)
-    for part in getattr(command, "commands", {}).values():
-        part.short_help = part.short_help or (part.help or "").split("\n\n")[0]
-    return command
+def _scenarios() -> Iterable[str]:
+    from hush_simulations.scenarios.scenario_file import SCENARIOS  # noqa: PLC0415 - only for a completion
+
+    return SCENARIOS
+
+
+def _mechanisms() -> Iterable[str]:
+    from hush_common.mechanisms.registry import known  # noqa: PLC0415 - only for a completion
+
+    return ["auto", *(kind.name for kind in known())]
+
+
+def _domains() -> Iterable[str]:
+    from hush_common.domain import KINDS  # noqa: PLC0415 - only for a completion
+
+    return KINDS
+
+
+def _sweeps() -> Iterable[str]:
+    from hush_simulations.sweeps.sweep import SWEEPS  # noqa: PLC0415 - only for a completion
+
+    return SWEEPS
+
+
+def _ready(name: str, command: _Command) -> Callable[..., object]:
+    """Return the command that is behind a name."""
+    first = {"sweep": _sweeps, "attack": lambda: ("float", "averaging", "poison", "link", "silence")}.get(name)
+    values = {
+        "scenario": _scenarios,
+        "mechanism": _mechanisms,
+        "domain": _domains,
+        **({"sweep": first, "name": first} if first else {}),
+    }
+    values |= {"name": _scenarios} if name == "scenario" else {}
+    ready: Callable[..., object] = prepare(typer.main.get_command(getattr(_load(name, command), command.app)), values)
+    return ready
 
 
 def _load(name: str, command: _Command) -> ModuleType:
@@ -113,8 +156,8 @@ def _forward(name: str, command: _Command) -> None:
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
-        app = _uncut(getattr(_load(name, command), command.app))
-        status = app(context.args, prog_name=f"hush {name}", standalone_mode=False)
+        ready = _ready(name, command)
+        status = ready(context.args, prog_name=f"hush {name}", standalone_mode=False, help_option_names=HELP)
         raise typer.Exit(status if isinstance(status, int) else 0)
 
 
@@ -138,10 +181,21 @@ def _usage(error: Exception) -> str:
     return printable(f"hush: {words.rstrip('.')}{remedy}")
 
 
+def _root_command() -> Any:  # noqa: ANN401 - typer does not export it
+    """Return the command `hush`. For a shell that completes it has the one that is typed, with all its options."""
+    root = typer.main.get_command(app)
+    if _COMPLETES in os.environ:
+        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")).split()
+        name = next((word for word in words[1:] if word in _COMMANDS), None)
+        if name is not None:
+            root.commands[name] = _ready(name, _COMMANDS[name])  # type: ignore[attr-defined] # it is a group
+    return root
+
+
 def main() -> None:
     """Entry point. A mistake of the user ends in one line on standard error, never in a traceback."""
     try:
-        sys.exit(app(prog_name="hush", standalone_mode=False))
+        sys.exit(_root_command()(prog_name="hush", standalone_mode=False))
     except _UsageError as error:
         print(_usage(error), file=sys.stderr)
         sys.exit(2)

@@ -31,6 +31,7 @@ from typing import ClassVar, Literal, Self, cast
 from hush_common.errors import TaskError
 from hush_common.formatting import exact, typed
 from hush_common.rng import Rng, SpareRng
+from hush_common.suggestion import meant
 from hush_common.untrusted import Fields, is_printable, text
 
 
@@ -781,7 +782,10 @@ def read_domain(document: object) -> Domain:
     if kind is None:
         raise TaskError("domain", 'has no kind; write kind = "number", "bit", "category" or "vector"')
     if not isinstance(kind, str) or kind not in KINDS:
-        raise TaskError("domain", f"{str(kind)[:40]!r} is not a kind; write number, bit, category or vector")
+        shown = str(kind)[:40]
+        raise TaskError(
+            "domain", f"{shown!r} is not a kind; write number, bit, category or vector{meant(shown, KINDS)}"
+        )
     domain = KINDS[kind].from_fields(fields)
     fields.end()
     return domain

@@ -22,6 +22,7 @@ from hush_common.mechanisms.randomized_response import RandomizedResponse
 from hush_common.mechanisms.subset_selection import SubsetSelection
 from hush_common.mechanisms.vector import Vector
 from hush_common.rng import Rng
+from hush_common.suggestion import meant
 
 _KINDS: list[type[Mechanism]] = [
     Laplace,  # the first that fits a domain is the default of a task file
@@ -122,7 +123,10 @@ def assemble(name: str, domain: Domain, epsilons: Sequence[Fraction], parameters
     kind = named(name)
     if kind is None or not isinstance(domain, kind.fits):
         choices = ", ".join(repr(other.name) for other in fitting(domain))
-        raise TaskError("mechanism", f"{name!r} does not fit {domain.in_words}; use {choices} or, in a draft, 'auto'")
+        hint = "" if kind is not None else meant(name, [*(other.name for other in fitting(domain)), "auto"])
+        raise TaskError(
+            "mechanism", f"{name!r} does not fit {domain.in_words}; use {choices} or, in a draft, 'auto'{hint}"
+        )
     parameters.check(name, kind.takes, kind.optional, offers=len(epsilons))
     parts = tuple(kind.build(domain, epsilon, parameters, offer) for offer, epsilon in enumerate(epsilons))
     return parts[0] if len(parts) == 1 else Offers(parts)

@@ -9,6 +9,7 @@ import typer
 from hush_attacks.catalogue import ATTACKS, play
 from hush_attacks.demonstration import Demonstration
 from hush_common.errors import OptionError
+from hush_common.suggestion import meant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 from hush_simulations.commands.options import ThemeOption, check_theme, parse_seed
 from hush_simulations.display.progress import show_waiting
@@ -37,7 +38,9 @@ def attack(
         _list(as_json=as_json)
         return
     if name not in ATTACKS:
-        raise OptionError("ATTACK", f"{name[:40]!r} is not an attack; choose one of {', '.join(ATTACKS)}")
+        raise OptionError(
+            "ATTACK", f"{name[:40]!r} is not an attack; choose one of {', '.join(ATTACKS)}{meant(name, ATTACKS)}"
+        )
     if out is not None:
         _writable(out)
     with show_waiting(f"playing the attack {name}, which takes up to a minute"):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import MissingExtraError, OptionError
+from hush_common.suggestion import meant
 from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_tour.contents import CHAPTERS, Chapter
 
@@ -32,8 +33,9 @@ def tour(
         return
     found = next((one for one in CHAPTERS if one.name == name), None)
     if found is None:
+        names = [one.name for one in CHAPTERS]
         raise OptionError(
-            "CHAPTER", f"{name[:40]!r} is not a chapter; choose one of {', '.join(one.name for one in CHAPTERS)}"
+            "CHAPTER", f"{name[:40]!r} is not a chapter; choose one of {', '.join(names)}{meant(name, names)}"
         )
     _need_marimo()
     if open_:

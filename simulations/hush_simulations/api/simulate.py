@@ -283,7 +283,8 @@ def simulate(options: SimulationOptions) -> Run:  # noqa: D417 - its arguments a
         domain: the legal values of `data`, as in a task file or as an object, from public knowledge.
         missing: what happens to rows of `data` without a value (None, NaN): "drop" leaves them out, "replace" asks
             devices without a value; the result counts them. Without it they are refused.
-        csv: of a CSV file what is not certain: "delimiter", "encoding", "header", "decimal"; and for a yes/no question
+        csv: of a CSV file what is not certain: "delimiter", "encoding", "header", "decimal"; texts that mark a missing
+            value ("na", with commas between); "fold_case", "yes" if capitals do not matter; and for a yes/no question
             the text that means "yes".
         epsilon: privacy loss over all rounds; smaller is more private.
         mechanism: how a device perturbs, by its name in a task file; "auto" for the best there is.

@@ -54,6 +54,7 @@ from hush_common.formatting import significant
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.mechanisms.registry import best, known, named
 from hush_common.rng import Rng
+from hush_common.suggestion import meant
 from hush_common.task import Task
 from hush_simulations.shown import Shown
 
@@ -130,7 +131,10 @@ def mechanism_subject(name: str, epsilon: Fraction, categories: int, coordinates
     kind = named(name)
     if kind is None:
         names = ", ".join(other.name for other in known())
-        raise OptionError("MECHANISM", f"unknown mechanism {name[:60]!r}; choose {names}, or write module:function")
+        hint = meant(name, (other.name for other in known()))
+        raise OptionError(
+            "MECHANISM", f"unknown mechanism {name[:60]!r}; choose {names}, or write module:function{hint}"
+        )
     if not kind.serves([epsilon]):
         least = decimal_text(kind.smallest())
         raise OptionError("--epsilon", f"no {name} is shipped for {decimal_text(epsilon)}, below {least}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, OptionError
+from hush_common.suggestion import meant
 
 BROKERS = ("embedded", "mosquitto")
 """Brokers that a simulation starts by itself."""
@@ -37,7 +38,8 @@ def parse_broker(text: str, option: str = "--broker") -> str:
     if text in BROKERS:
         return text
     if "://" not in text:
-        raise OptionError(option, "is not a broker; write embedded, mosquitto or mqtt://host:port")
+        hint = meant(text, BROKERS)  # the text is not repeated: it may have a password
+        raise OptionError(option, f"is not a broker; write embedded, mosquitto or mqtt://host:port{hint}")
     try:
         BrokerUrl.parse(text)
     except BrokerError as error:

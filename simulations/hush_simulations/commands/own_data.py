@@ -8,13 +8,14 @@ from typing import Annotated
 
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
+from hush_common.task import make_task
 from hush_simulations.commands.options import parse_bound, value_option
 from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
-from hush_simulations.scenarios.population import Observed, Population
+from hush_simulations.scenarios.population import PARQUET, Observed, Population
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 
-Csv = Annotated[Path | None, value_option("FILE", "Your own data: every row is a client.")]
+Csv = Annotated[Path | None, value_option("FILE", "Your own data, CSV (also gzip) or Parquet; - for standard input.")]
 Column = Annotated[str | None, value_option("NAME", "Column of the file.")]
 Labels = Annotated[str | None, value_option("A,B,…", "Legal labels of a column of categories.")]
 Yes = Annotated[str | None, value_option("VALUE", "For a yes/no question: the text of a cell that means yes.")]
@@ -22,6 +23,10 @@ Missing = Annotated[str | None, value_option("HOW", "Rows without a value: drop 
 Delimiter = Annotated[str | None, value_option("SIGN", "Of the file: comma, semicolon, tab, pipe or another.")]
 Encoding = Annotated[str | None, value_option("NAME", "Of the file, as cp1252 or utf-16.")]
 Header = Annotated[str | None, value_option("yes|no", "Whether the first line names columns.")]
+Na = Annotated[str | None, value_option("A,B,…", "Texts that mark a missing value, besides NA, N/A, NaN, null and -.")]
+FoldCase = Annotated[
+    str | None, value_option("yes|no", "Whether capitals do not matter, in labels and in what means yes.")
+]
 Decimal = Annotated[str | None, value_option("SIGN", "Before decimals in the file: . or ,")]
 
 
@@ -38,13 +43,15 @@ class CsvOptions:
     encoding: Encoding = None
     header: Header = None
     decimal: Decimal = None
+    na: Na = None
+    fold_case: FoldCase = None
 
     def check_unused(self) -> None:
         """Reject options without a file that they are about."""
         for field in fields(self):
             if field.name != "scenario" and getattr(self, field.name) is not None:
                 message = "describes a person's own data; name the file with --csv FILE as well"
-                raise OptionError(f"--{field.name}", message)
+                raise OptionError(f"--{field.name.replace('_', '-')}", message)
 
 
 _KINDS: Mapping[str, tuple[str, ...]] = {
@@ -86,6 +93,8 @@ def scenario_of_file(own: OwnData, file: Path) -> Scenario:
         option = next(option for option in _KINDS[asked[0]] if getattr(own, option) is not None)
         other = _KINDS[asked[1]][0]
         raise OptionError(f"--{option}", f"is for {asked[0]}, and --{other} for {asked[1]}; leave one of them out")
+    if file.suffix.lower() in PARQUET:
+        return _of_parquet(own, file)
     rules, reveal = own.rules, sys.stderr.isatty()
     if own.labels is not None:
         labels = tuple(label.strip() for label in own.labels.split(","))
@@ -96,11 +105,40 @@ def scenario_of_file(own: OwnData, file: Path) -> Scenario:
         return scenario_of_data(data, {"kind": "bit"})
     if own.lower is None and own.upper is None:
         raise OptionError("--csv", f"{_QUESTIONS[kind_of_column(file, own.column, rules=rules)]}")
+    return scenario_of_data(read_column(file, own.column, rules=rules, reveal=reveal), _numbers(own))
+
+
+def _numbers(own: OwnData) -> dict[str, object]:
+    """Return the domain of numbers between the bounds that a person stated."""
     lower, upper = (_bound(option, getattr(own, option)) for option in ("lower", "upper"))
     if not lower < upper:
         raise OptionError("--lower", f"{own.lower} is not below --upper {own.upper}; swap or widen the bounds")
-    domain = {"kind": "number", "lower": lower, "upper": upper, "unit": own.unit or ""}
-    return scenario_of_data(read_column(file, own.column, rules=rules, reveal=reveal), domain)
+    return {"kind": "number", "lower": lower, "upper": upper, "unit": own.unit or ""}
+
+
+def _of_parquet(own: OwnData, file: Path) -> Scenario:
+    """Return the question, put to the people of a Parquet file, whose cells have types."""
+    from hush_simulations.scenarios.python_data import observed, parquet_table  # noqa: PLC0415 - few files are of Parquet
+
+    for option in ("delimiter", "encoding", "header", "decimal", "na", "fold_case", "yes"):
+        if getattr(own, option) is not None:
+            raise OptionError(f"--{option.replace('_', '-')}", f"is for CSV, and {file} is Parquet; leave it out")
+    if own.labels is not None:
+        domain: dict[str, object] = {"kind": "category", "labels": [label.strip() for label in own.labels.split(",")]}
+    elif own.lower is None and own.upper is None:
+        raise OptionError("--csv", f"{_BOUNDS}, or list the categories with --labels A,B,C")
+    else:
+        domain = _numbers(own)
+    task = make_task({"id": "own-data", "epsilon": "1", "domain": domain})
+    try:
+        people = observed(parquet_table(file), task.domain, own.column, own.rules.treatment)
+    except OptionError as error:
+        option = {"data": "--csv", "missing": "--missing", "column": "--column"}.get(error.option, error.option)
+        message = error.message.replace('missing="drop"', "--missing drop").replace(
+            'missing="replace"', "--missing replace"
+        )
+        raise OptionError(option, message) from None
+    return scenario_of_data(people, domain)
 
 
 def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
@@ -124,7 +162,7 @@ def sentinels(people: Population, domain: Domain) -> Iterator[str]:
         from hush_simulations.scenarios.python_data import hints  # noqa: PLC0415 - narwhals takes a fiftieth of a second
 
         for hint in hints(people, domain):
-            yield f"{hint}; if that is a code for a missing value, empty those cells and write --missing drop"
+            yield f"{hint}; if that is a code for a missing value, name it with --na, and write --missing drop"
 
 
 def _bound(option: str, text: str | None) -> float:

@@ -11,6 +11,7 @@ from hush_aggregator.charts import shows_signs
 from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
+from hush_common.suggestion import meant
 from hush_common.terminal import show
 from hush_simulations.commands.options import (
     PlotOption,
@@ -215,7 +216,9 @@ def _domain(kind: _Kind) -> Domain:
     asked = KINDS.get(kind.name)
     if asked is None:
         raise OptionError(
-            "--domain", f"{kind.name[:40]!r} is not a kind of value; write number, bit, category or vector"
+            "--domain",
+            f"{kind.name[:40]!r} is not a kind of value; write number, bit, category or vector"
+            + meant(kind.name, KINDS),
         )
     lower, upper = _bounds(kind)
     size = 1

@@ -52,9 +52,11 @@ from hush_simulations.commands.own_data import (
     Decimal,
     Delimiter,
     Encoding,
+    FoldCase,
     Header,
     Labels,
     Missing,
+    Na,
     OwnData,
     Yes,
     scenario_of_file,
@@ -64,6 +66,7 @@ from hush_simulations.display.progress import show_progress
 from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.run import Run
+from hush_simulations.scenarios.csv_file import STANDARD_INPUT
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, text_of
 
@@ -165,6 +168,8 @@ class Request:
     encoding: Encoding = None
     header: Header = None
     decimal: Decimal = None
+    na: Na = None
+    fold_case: FoldCase = None
     shares: Annotated[
         str | None, value_option("S,S,…", "Shares of devices that take each epsilon on offer; equal if left out.")
     ] = None
@@ -234,7 +239,7 @@ def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
     if request.broker is not None and is_external(request.broker):
         del options["broker"]
     if request.csv is not None:
-        options["csv"] = str(request.csv.resolve())
+        options["csv"] = "-" if request.csv == STANDARD_INPUT else str(request.csv.resolve())
     elif request.scenario not in {None, *SCENARIOS}:
         options["scenario"] = str(Path(str(request.scenario)).resolve())
     kept = {name: value for name, value in options.items() if value is not None}

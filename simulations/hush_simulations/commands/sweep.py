@@ -51,7 +51,9 @@ def run(
         str, typer.Argument(metavar="SWEEP|FILE.toml", help=f"{', '.join(SWEEPS)}; or a file with a grid.")
     ],
     *,
-    out: Annotated[Path, value_option("DIR", "Directory that keeps the cells; the same command goes on there.")],
+    out: Annotated[
+        Path | None, value_option("DIR", "Directory that keeps the cells; the same command goes on there. Needed.")
+    ] = None,
     trials: Annotated[int | None, value_option("N", "Trials of each cell; 200 if left out.", parse_trials)] = None,
     seed: Annotated[int | None, value_option("N", "Seed of people and noise.", parse_seed)] = None,
     workers: Annotated[int | None, value_option("N", "Processes that make cells at a time.", parse_workers)] = None,
@@ -65,7 +67,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Simulate a scenario at every point of a grid, many times, and measure what its estimates are worth there."""
-    given: dict[str, Any] = {"grid": find_sweep(sweep), "out": out, "trials": trials, "workers": workers, "dask": dask}
+    grid = find_sweep(sweep)  # a wrong name is the first thing to tell
+    if out is None:
+        raise OptionError("--out", "is missing; name a directory that keeps the cells, as in --out sweep")
+    given: dict[str, Any] = {"grid": grid, "out": out, "trials": trials, "workers": workers, "dask": dask}
     directory = SweepDirectory(out)
     with in_words_of_the_command(given):
         asked = api.SweepOptions(**given, seed=seed).sweep()

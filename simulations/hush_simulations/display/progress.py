@@ -38,9 +38,15 @@ def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]
 
 
 def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
-    """Return a function of the number done, which prints lines such as "20 of 50 reports counted (40 %), 7 s"."""
+    """Return a function of the number done, which prints lines: "20 of 50 reports counted (40 %), 6 s, 9 s left"."""
     write = _line_writer(clock)
-    return lambda done: write(lambda seconds: f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s")
+
+    def words(done: int, seconds: float) -> str:
+        left = pace(done, total - done, seconds)[1]
+        said = f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s"
+        return f"{said}, {left}" if left else said
+
+    return lambda done: write(lambda seconds: words(done, seconds))
 
 
 _MOST_LINES = 5
@@ -54,11 +60,18 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
         return
     from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals alone
     from rich.live import Live  # noqa: PLC0415
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     counter = TextColumn("{task.fields[counted]}", style="progress.download")
     console = Console(stderr=True, highlight=False)
-    progress = Progress(TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn(), console=console)
+    columns = (TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn())
+    progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
     bar = progress.add_task("", total=total, counted=_of(0, total))
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (

@@ -273,6 +273,9 @@ def run_blocks(run: Run) -> Iterator[Renderable]:
     yield Facts([*_costs(run)], least=_LABELS)
     yield empty
     yield from (Sentence(words, hanging=2) for words in remarks(run, together))
+    if lesson := " ".join(run.experiment.scenario.about.split()):
+        yield empty
+        yield Sentence(f"What it teaches. {lesson}")
     yield empty
 
 

@@ -20,6 +20,7 @@ from hush_common.errors import OptionError
 from hush_common.formatting import significant
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.rng import REPORT_ID_BYTES, SystemRng
+from hush_common.suggestion import meant
 from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Observed, Population, Value, means_of
@@ -252,14 +253,18 @@ SEED = Whole(0, (1 << 63) - 1, "a seed of the population", 7)
 def check_engine(name: str, option: str) -> Engine:
     """Return the engine of that name, or raise OptionError."""
     if name not in get_args(Engine):
-        raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk")
+        hint = meant(name, get_args(Engine))
+        raise OptionError(option, f"{name[:40]!r} is not an engine; write mqtt (real sockets), memory or bulk{hint}")
     return cast("Engine", name)
 
 
 def check_drawing(name: str, option: str) -> Drawing:
     """Return what the bulk engine draws, or raise OptionError."""
     if name not in get_args(Drawing):
-        raise OptionError(option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices")
+        hint = meant(name, get_args(Drawing))
+        raise OptionError(
+            option, f"{name[:40]!r} is not what the bulk engine draws; write auto, tally or devices{hint}"
+        )
     return cast("Drawing", name)
 
 

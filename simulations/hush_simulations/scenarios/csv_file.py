@@ -11,24 +11,30 @@ several readings that no option chooses from: such cells are refused by their ki
 
 import codecs
 import csv
-import difflib
+import gzip
 import io
 import math
 import re
+import sys
 import unicodedata
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from functools import cache, lru_cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from hush_common.errors import OptionError
+from hush_common.suggestion import meant
 from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, check_treatment
 
 _MISSING = frozenset(("na", "n/a", "#n/a", "nan", "null", "-"))
 _ANSWERS = {"yes": 1, "true": 1, "1": 1, "1.0": 1, "no": 0, "false": 0, "0": 0, "0.0": 0}
+_SIMPLE = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?", re.ASCII)
+"""Numbers that nearly all files have; they are finite."""
 _PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,6})?")
 _POINT_AND_THREE = re.compile(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}")
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,'\u2019 \u00a0\u202f])[0-9]{3}(?:\1[0-9]{3})*(?:([.,])[0-9]+)?")
@@ -99,6 +105,30 @@ class Reader(ABC):
         """Return the positions of cells that can be read, but in a column that can be read in two ways."""
         return []
 
+    def column(self, texts: Sequence[str | None]) -> tuple[list[Value], list[tuple[int, Fault]]]:
+        """Return the values of a column, None where a cell gives none, and those places with what is wrong there.
+
+        A text has one meaning wherever it is in a column, and is read once.
+        """
+        values, faults, known = list[Value](), list[tuple[int, Fault]](), dict[str | None, Value | Fault]()
+        for place, text in enumerate(texts):
+            found = known.get(text)
+            if found is None:
+                found = known[text] = self._once(text)
+            if isinstance(found, Fault):
+                faults.append((place, found))
+                found = None
+            values.append(found)
+        return values, faults
+
+    def _once(self, text: str | None) -> Value | Fault:
+        if text is None:
+            return Fault.SHORT
+        try:
+            return self.read(text)
+        except CellError as error:
+            return error.fault
+
 
 def is_missing(text: str) -> bool:
     """Return whether a cell marks a missing value."""
@@ -135,13 +165,42 @@ class Numbers(Reader):
     def is_cell(self, text: str) -> bool:
         return is_missing(text) or _fault(_with_hyphen(text)) not in _OF_TEXT
 
+    def column(self, texts: Sequence[str | None]) -> tuple[list[Value], list[tuple[int, Fault]]]:
+        """As of every reader; numbers that nearly all files have take the short way."""
+        values, faults = list[Value](), list[tuple[int, Fault]]()
+        is_simple, comma = _SIMPLE.fullmatch, self.decimal == ","
+        for place, text in enumerate(texts):
+            plain = text
+            if comma and text is not None:
+                plain = None if "." in text else text.replace(",", ".")
+            if plain is not None and is_simple(plain):
+                values.append(float(plain))
+                continue
+            found = self._in_groups(text) or self._once(text)
+            if isinstance(found, Fault):
+                faults.append((place, found))
+                found = None
+            values.append(found)
+        return values, faults
+
+    def _in_groups(self, text: str | None) -> float | None:
+        """Return a number in groups of thousands whose decimal sign is known; None for anything else."""
+        grouped = None if self.decimal is None or text is None else _GROUPED.fullmatch(text)
+        if text is None or grouped is None or grouped[1] == self.decimal or grouped[2] not in {None, self.decimal}:
+            return None
+        value = float(text.replace(grouped[1], "").replace(self.decimal or ".", "."))
+        return value if math.isfinite(value) else None
+
     def doubts(self, texts: Sequence[str]) -> list[int]:
         """Return cells with a point before three digits, unless a point elsewhere cannot separate thousands."""
-        if self.decimal is not None:
-            return []
-        pointed = [place for place, text in enumerate(texts) if "." in text]
-        found = [place for place in pointed if _POINT_AND_THREE.fullmatch(_with_hyphen(texts[place]))]
-        return found if len(found) == len(pointed) else []
+        found: list[int] = []
+        for place, text in enumerate(texts if self.decimal is None else ()):
+            if "." not in text:
+                continue
+            if not _POINT_AND_THREE.fullmatch(_with_hyphen(text)):
+                return []
+            found.append(place)
+        return found
 
 
 class YesNo(Reader):
@@ -159,12 +218,13 @@ class YesNo(Reader):
 
 @dataclass(frozen=True, slots=True)
 class Yes(Reader):
-    """One text that means yes; every other means no."""
+    """One text that means yes; every other means no. `fold` takes capitals for small letters."""
 
     text: str
+    fold: bool = False
 
     def read(self, text: str) -> int:
-        if text == self.text:
+        if text == self.text or (self.fold and text.casefold() == self.text.casefold()):
             return 1
         _check_present(text)
         if _meaning(text) == _meaning(self.text):
@@ -178,19 +238,25 @@ class Yes(Reader):
 class Labels(Reader):
     """Texts of a list, letter by letter; one that looks like a missing value is a label if it is listed.
 
-    `other` is the label of every other text, unless that differs from a label only in capitals.
+    `other` is the label of every other text, unless that differs from a label only in capitals. `fold` takes a text
+    that differs from a label only in capitals for that label.
     """
 
-    __slots__ = ("_alike", "_labels", "_other")
+    __slots__ = ("_alike", "_fold", "_labels", "_other")
 
-    def __init__(self, labels: Sequence[str], other: str | None = None) -> None:
+    def __init__(self, labels: Sequence[str], other: str | None = None, *, fold: bool = False) -> None:
         self._labels = frozenset(labels)
-        self._alike = frozenset(label.casefold() for label in labels)
+        self._alike = {label.casefold(): label for label in labels}
         self._other = other
+        self._fold = fold
+        if fold and len(self._alike) < len(self._labels):
+            raise OptionError("--fold-case", "two of the labels differ only in capitals; leave it out")
 
     def read(self, text: str) -> str:
         if text in self._labels:
             return text
+        if self._fold and (label := self._alike.get(text.casefold())) is not None:
+            return label
         _check_present(text)
         if self._other is None or text.casefold() in self._alike:
             raise CellError(Fault.NO_LABEL)
@@ -266,15 +332,47 @@ def read_text(path: Path, encoding: str | None) -> DecodedText:
         raise OptionError("--encoding", f"{path} is not text in {encoding[:40]}; {_SAVED}") from None
 
 
+STANDARD_INPUT = Path("-")
+"""Stands for what another program writes."""
+
+_GZIP = b"\x1f\x8b"
+_OTHERS = {
+    b"PAR1": "is a Parquet file; give it a name that ends in .parquet",
+    b"PK\x03\x04": "is an Excel workbook or a ZIP archive; save the sheet as CSV in UTF-8, or unpack it",
+    b"\xd0\xcf\x11\xe0": "is an old Excel workbook; save the sheet as CSV in UTF-8",
+    b"BZh": "is compressed by bzip2; unpack it, or compress it by gzip",
+    b"\xfd7zXZ": "is compressed by xz; unpack it, or compress it by gzip",
+    b"(\xb5/\xfd": "is compressed by zstd; unpack it, or compress it by gzip",
+}
+"""Files that are no text, by how they begin."""
+
+
 def _content(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = _standard_input() if path == STANDARD_INPUT else _first_bytes(path.open("rb"))
+        if content.startswith(_GZIP):
+            content = _first_bytes(gzip.GzipFile(fileobj=io.BytesIO(content)))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise OptionError("--csv", f"{path} is compressed by gzip, and damaged ({error}); compress it again") from None
     except OSError as error:
         raise OptionError("--csv", f"{path} cannot be read ({error.strerror}); name a CSV file") from error
     if len(content) > MOST_BYTES:
         raise OptionError("--csv", f"{path} has more than {MOST_BYTES >> 20} MiB; keep the column that is asked for")
+    for begin, words in _OTHERS.items():
+        if content.startswith(begin):
+            raise OptionError("--csv", f"{path} {words}")
     return content
+
+
+def _first_bytes(file: BinaryIO | gzip.GzipFile) -> bytes:
+    with file:
+        return file.read(MOST_BYTES + 1)
+
+
+@cache
+def _standard_input() -> bytes:
+    """Return what another program writes. It can be read once, and hush may look at it twice."""
+    return sys.stdin.buffer.read(MOST_BYTES + 1)
 
 
 def _decoded(path: Path, content: bytes) -> DecodedText:
@@ -301,7 +399,8 @@ class CsvRules:
     """What a person says about a file; None if unknown.
 
     `delimiter` is one character or a name in `DELIMITERS`, `header` "yes" or "no", `decimal` "." or ",", and `missing`
-    says what happens to rows without a value.
+    says what happens to rows without a value, `na` which texts mark one, besides the usual ones, with commas between.
+    `fold_case` "yes" takes capitals for small letters, in labels and in what means yes.
     """
 
     delimiter: str | None = None
@@ -309,15 +408,28 @@ class CsvRules:
     header: str | None = None
     decimal: str | None = None
     missing: str | None = None
+    na: str | None = None
+    fold_case: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
             object.__setattr__(self, "delimiter", _delimiter(self.delimiter))
         _check("--header", self.header, ("yes", "no"))
         _check("--decimal", self.decimal, (".", ","))
+        _check("--fold-case", self.fold_case, ("yes", "no"))
         check_treatment("--missing", self.missing)
         if self.encoding is not None:
             _check_encoding(self.encoding)
+
+    @property
+    def folds(self) -> bool:
+        """Whether capitals do not matter."""
+        return self.fold_case == "yes"
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that mark a missing value, besides the usual ones."""
+        return frozenset(text.strip() for text in (self.na or "").split(",") if text.strip())
 
     @property
     def treatment(self) -> Treatment | None:
@@ -358,9 +470,8 @@ def choose_column(
     if column is None:
         raise OptionError(option, f"is missing; the {header} of {table} names {len(names)}, write one of them")
     if column not in names:
-        near = difflib.get_close_matches(column, names, n=1)
-        hint = f"did you mean {near[0][:40]!r}?" if near else f"write one of the names in its {header}"
-        raise OptionError(option, f"{column[:40]!r} is not a column of {table}; {hint}")
+        hint = meant(column, names) or f"; write one of the names in its {header}"
+        raise OptionError(option, f"{column[:40]!r} is not a column of {table}{hint}")
     if names.count(column) > 1:
         raise OptionError(option, f"{column[:40]!r} appears {names.count(column)} times in {table}; rename one")
     return column
@@ -369,6 +480,7 @@ def choose_column(
 _NO_DELIMITER = "\x1f"  # in no file: every line is one cell
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NAMES = {sign: name for name, sign in DELIMITERS.items()}
+_TOLD = re.compile(r"sep=([^\w\r\n])\r?\n", re.IGNORECASE)
 _WRITE = f"write --delimiter {', '.join(DELIMITERS)} or another"
 
 
@@ -393,18 +505,44 @@ class CsvTable:
     names: tuple[str, ...]
     places: tuple[int, ...]
     has_header: bool
+    skipped: int = 0  # lines before the text
 
-    def rows(self) -> Iterator[tuple[int, tuple[str | None, ...]]]:
-        """Yield for each client the number of its line and the cells asked for; None if its row ends before.
+    def columns(self) -> list[list[str | None]]:
+        """Return the stripped cells asked for, a list for each column; None where a row ends before.
 
         Empty lines at the end of the file are not clients.
         """
-        rows = _rows(self.text, self.delimiter)
-        if self.has_header:
-            next(rows)
-        for line, cells in rows:
-            row = cells or [""] * (1 + max(self.places))  # an empty line
-            yield line, tuple(row[place] if place < len(row) else None for place in self.places)
+        if len(self.places) == 1:
+            (place,) = self.places
+            return [_without_blanks([_cell(row, place) for row in islice(self._rows(), self.has_header, None)])]
+        rows = list(islice(self._rows(), self.has_header, None))
+        return [_without_blanks([_cell(row, place) for row in rows]) for place in self.places]
+
+    def _rows(self) -> Iterator[list[str]]:
+        return csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter, strict=True)
+
+    def lines(self) -> list[int]:
+        """Return the line in the file at which each client begins; messages need it."""
+        found = [line + self.skipped for line, _ in _rows(self.text, self.delimiter)]
+        return found[1:] if self.has_header else found
+
+
+_BLANK = "\r\nan empty line"
+"""Stands for the cell of an empty line."""
+
+
+def _cell(row: Sequence[str], place: int) -> str | None:
+    """Return the stripped cell of a row."""
+    if place < len(row):
+        return row[place].strip()
+    return None if row else _BLANK
+
+
+def _without_blanks(texts: list[str | None]) -> list[str | None]:
+    """Empty lines at the end are no clients; others are empty cells."""
+    while texts and texts[-1] is _BLANK:
+        texts.pop()
+    return ["" if text is _BLANK else text for text in texts] if _BLANK in texts else texts
 
 
 def find_table(
@@ -415,18 +553,22 @@ def find_table(
     Columns are names, or numbers from 1 without a header. `is_cell` tells whether the name of a single column could be
     a client's cell.
     """
-    delimiter = rules.delimiter or _delimiter_of(path, decoded, rules, columns)
+    told = _TOLD.match(decoded.text)  # Excel's own first line
+    if told is not None:
+        decoded = decoded._replace(text=decoded.text[told.end() :])
+    delimiter = rules.delimiter or (told[1] if told is not None else _delimiter_of(path, decoded, rules, columns))
     shape = _shape(decoded.text, delimiter)
     if shape.error:
         raise OptionError("--csv", f"{path} is not a CSV file ({shape.error}); save it as CSV in UTF-8")
     if not any(shape.first):
         raise OptionError("--csv", f"{path} is empty, or its first line is; every line after the header is a client")
     if shape.longer is not None:
-        message = f"line {shape.longer} of {path} has more cells than the first line ({len(shape.first)})"
+        line = shape.longer + (told is not None)
+        message = f"line {line} of {path} has more cells than the first line ({len(shape.first)})"
         raise OptionError("--csv", f"{message}; put quotes around cells with a delimiter in them, or {_WRITE}")
     has_header = _has_header(path, rules, columns, shape.first, is_cell)
     names, places = _columns(path, shape.first, columns, has_header=has_header)
-    return CsvTable(decoded.text, delimiter, names, places, has_header)
+    return CsvTable(decoded.text, delimiter, names, places, has_header, skipped=int(told is not None))
 
 
 def _columns(
@@ -496,10 +638,11 @@ def _is_one_column(text: str, rules: CsvRules, columns: Sequence[str], *, splits
     """Whether each line may be one cell with a delimiter in it: the first is the name, or all are numbers."""
     if not splits or len(columns) > 1:
         return False
-    lines = [line.strip() for line in io.StringIO(text, newline=None)]
-    if columns and rules.header != "no" and lines[0] == columns[0]:
+    lines = (line.strip() for line in io.StringIO(text, newline=None))
+    first = next(lines)
+    if columns and rules.header != "no" and first == columns[0]:
         return True
-    numbers = all(_NUMBER_WITH_COMMA.fullmatch(line) for line in lines if line)
+    numbers = all(_NUMBER_WITH_COMMA.fullmatch(line) for line in chain((first,), lines) if line)
     return rules.header != "yes" and list(columns) in ([], ["1"]) and numbers
 
 
@@ -511,12 +654,16 @@ def _head(text: str, delimiter: str) -> _Shape:
     return _Shape(tuple(cell.strip() for cell in first), None, "")
 
 
+@lru_cache(maxsize=8)
 def _shape(text: str, delimiter: str) -> _Shape:
     head = _head(text, delimiter)
     if head.error:
         return head
     width = max(1, len(head.first))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
+        if max(map(len, reader), default=0) <= width:
+            return head
         longer = next((line for line, cells in _rows(text, delimiter) if len(cells) > width), None)
     except csv.Error as error:
         return head._replace(error=str(error))
@@ -550,8 +697,10 @@ _REMEDIES = {
     Fault.RANGE: "write one number, or name the categories with --labels",
     Fault.TEXT: "correct those rows, or name the categories with --labels",
     Fault.NO_ANSWER: "write yes, no, true, false, 1 or 0 there, or --yes VALUE for what means yes",
-    Fault.NO_LABEL: "labels must be spelled exactly: correct the cells, or add the label",
-    Fault.NEARLY: "spell it alike in all cells that mean yes, and otherwise in those that do not",
+    Fault.NO_LABEL: "labels must be spelled exactly: correct the cells, add the label, or write --fold-case yes if "
+    "capitals do not matter",
+    Fault.NEARLY: "spell it alike in all cells that mean yes, and otherwise in those that do not; or write --fold-case "
+    "yes if capitals do not matter",
 }
 _MISSING_REMEDY = (
     "write --missing drop to leave rows without a value out, or --missing replace to ask those devices too"
@@ -561,11 +710,14 @@ _REMEDY = "correct those rows, or remove them"
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Columns as they are written: the line of each client, and its stripped cells; None if the row ends before."""
+    """Columns as they are written: stripped cells, None where a row ends before."""
 
-    lines: list[int]
-    rows: list[tuple[str | None, ...]]
-    names: tuple[str, ...]
+    table: CsvTable
+    columns: list[list[str | None]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.table.names
 
 
 def read_column(
@@ -589,7 +741,8 @@ def read_column(
         rules: what is known about the file.
         reveal: whether messages may show the content of cells.
     """
-    reader: Reader = Labels(labels, other) if labels else YesNo() if bits else Numbers(rules.decimal)
+    numbers: Reader = YesNo() if bits else Numbers(rules.decimal)
+    reader = Labels(labels, other, fold=rules.folds) if labels else numbers
     return _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
 
 
@@ -597,7 +750,8 @@ def read_answers(
     path: Path, column: str | None, yes: str, *, rules: CsvRules = _AS_FOUND, reveal: bool = False
 ) -> Observed:
     """Return 1 for each cell that is `yes`, letter by letter, and 0 for any other text."""
-    data = _observed(path, () if column is None else (column,), Yes(yes), rules, reveal=reveal)
+    reader = Yes(yes, rules.folds)
+    data = _observed(path, () if column is None else (column,), reader, rules, reveal=reveal)
     if 1 not in data.values:
         raise OptionError("--yes", "no cell of that column is this text; write what means yes as the cells spell it")
     return data
@@ -611,7 +765,7 @@ def read_columns(path: Path, columns: Sequence[str], *, rules: CsvRules = _AS_FO
 def kind_of_column(path: Path, column: str | None, *, rules: CsvRules = _AS_FOUND) -> str:
     """Return what the cells of a column look like: "answers", "text" or "numbers"."""
     cells = _cells(path, () if column is None else (column,), Numbers(rules.decimal), rules)
-    texts = [text for (text,) in cells.rows if text and not is_missing(text)]
+    texts = [text for text in dict.fromkeys(cells.columns[0]) if text and not is_missing(text)]
     if texts and all(map(_reads(YesNo()), texts)):
         return "answers"
     return "numbers" if not texts or any(map(Numbers().is_cell, texts)) else "text"
@@ -632,70 +786,65 @@ def _observed(
     path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules, *, reveal: bool, vectors: bool = False
 ) -> Observed:
     cells = _cells(path, columns, reader, rules)
-    rows, faults = _read(cells, reader)
-    wrong = [fault for fault in faults if rules.treatment is None or not fault[1].is_missing]
+    found = [reader.column(texts) for texts in cells.columns]
+    wrong = [
+        (place, fault, number)
+        for number, (_, faults) in enumerate(found)
+        for place, fault in faults
+        if rules.treatment is None or not fault.is_missing
+    ]
+    for number, texts in enumerate(cells.columns):
+        wrong += [(place, Fault.GROUPS, number) for place in reader.doubts([text or "" for text in texts])]
     if wrong:
         where = f"{path}, column {columns[0][:40]!r}" if len(columns) == 1 else str(path)
-        raise OptionError("--csv", f"{where}: {_complaint(wrong, len(cells.rows) * len(cells.names), reveal=reveal)}")
-    complete = [row for row in rows if None not in row]
-    if not complete:
+        count = sum(map(len, cells.columns))
+        raise OptionError("--csv", f"{where}: {_complaint(_located(cells, wrong), count, reveal=reveal)}")
+    absent = {place for _, faults in found for place, _ in faults}
+    count = len(cells.columns[0])
+    if len(absent) == count:
         raise OptionError("--csv", f"no row of {path} has a value there; at least one client needs one")
-    missing = len(rows) - len(complete)
-    kept = complete if rules.treatment == "drop" else rows
-    values: tuple[Value, ...] = tuple(map(_vector, kept)) if vectors else tuple(value for (value,) in kept)
-    return Observed(values, ", ".join(cells.names), missing, rules.treatment if missing else None)
-
-
-def _vector(row: tuple[Value, ...]) -> tuple[float | None, ...]:
-    return tuple(value if isinstance(value, float) else None for value in row)
+    rows: Sequence[Value] = list(zip(*(values for values, _ in found), strict=True)) if vectors else found[0][0]
+    if absent and rules.treatment == "drop":
+        rows = [row for place, row in enumerate(rows) if place not in absent]
+    return Observed(tuple(rows), ", ".join(cells.names), len(absent), rules.treatment if absent else None)
 
 
 def _cells(path: Path, columns: Sequence[str], reader: Reader, rules: CsvRules) -> _Cells:
     decoded = read_text(path, rules.encoding)
-    table = find_table(path, decoded, rules, columns, reader.is_cell)
-    listed = list(islice(table.rows(), MOST_DEVICES + 1))
-    if len(listed) > MOST_DEVICES:
+    try:
+        table = find_table(path, decoded, rules, columns, reader.is_cell)
+    finally:
+        _shape.cache_clear()  # it keeps the text
+    found = table.columns()
+    if len(found[0]) > MOST_DEVICES:
         raise OptionError("--csv", f"{path} has more than {MOST_DEVICES} rows; take a sample of them")
-    if not listed:
+    if not found[0]:
         raise OptionError("--csv", f"{path} has a header and no rows; every row is one client, write at least one")
-    if not decoded.certain and not all(text.isascii() for text in _texts(table.names, listed)):
+    if not decoded.certain and not all(text.isascii() for text in _texts(table.names, found)):
         message = f"{path} is not UTF-8 text, and what is asked for has letters that depend on the encoding"
         raise OptionError("--encoding", f"{message}; save it as CSV in UTF-8, or write it, as in --encoding cp1252")
-    rows = [tuple(None if text is None else text.strip() for text in row) for _, row in listed]
-    return _Cells([line for line, _ in listed], rows, table.names)
+    if marks := rules.marks:
+        found = [["" if text in marks else text for text in texts] for texts in found]
+    return _Cells(table, found)
 
 
-def _texts(names: Sequence[str], rows: Sequence[tuple[int, Sequence[str | None]]]) -> Iterator[str]:
+def _texts(names: Sequence[str], columns: Sequence[Sequence[str | None]]) -> Iterator[str]:
     yield from names
-    for _, row in rows:
-        yield from (text for text in row if text is not None)
+    for texts in columns:
+        yield from (text for text in texts if text is not None)
 
 
 _Fault = tuple[int, Fault, str]
 """Of a cell: its line, what is wrong, its content."""
 
 
-def _read(cells: _Cells, reader: Reader) -> tuple[list[tuple[Value, ...]], list[_Fault]]:
-    columns: list[list[Value]] = []
-    faults: list[_Fault] = []
-    for texts in zip(*cells.rows, strict=True):
-        values: list[Value] = []
-        for line, text in zip(cells.lines, texts, strict=True):
-            try:
-                values.append(_value(reader, text))
-            except CellError as error:
-                values.append(None)
-                faults.append((line, error.fault, text or ""))
-        doubts = reader.doubts([text or "" for text in texts])
-        faults += [(cells.lines[place], Fault.GROUPS, texts[place] or "") for place in doubts]
-        columns.append(values)
-    return list(zip(*columns, strict=True)), sorted(faults, key=lambda fault: fault[0])
-
-
-def _value(reader: Reader, text: str | None) -> Value:
-    if text is None:
-        raise CellError(Fault.SHORT)
-    return reader.read(text)
+def _located(cells: _Cells, wrong: Sequence[tuple[int, Fault, int]]) -> list[_Fault]:
+    """Return the lines and the contents of cells that are known by row and column."""
+    lines = cells.table.lines()
+    return sorted(
+        ((lines[place], fault, cells.columns[number][place] or "") for place, fault, number in wrong),
+        key=lambda one: one[0],
+    )
 
 
 def _complaint(faults: Sequence[_Fault], cells: int, *, reveal: bool) -> str:

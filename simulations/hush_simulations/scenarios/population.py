@@ -108,6 +108,9 @@ Treatment = Literal["drop", "replace"]
 MOST_DEVICES = 1_000_000
 """Most devices of a simulation that exist in memory, and most rows of a data file."""
 
+PARQUET = (".parquet", ".pq")
+"""How the name of a Parquet file ends."""
+
 MOST_CLIENTS = 1_000_000_000
 """Most devices of a simulation in bulk."""
 

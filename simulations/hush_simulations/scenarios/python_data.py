@@ -16,18 +16,15 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from narwhals.exceptions import NarwhalsError
 
-from hush_common.domain import BitDomain, CategoryDomain, Domain, is_real, is_table, plain
+from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, is_real, is_table, plain
 from hush_common.errors import OptionError
 from hush_common.formatting import whole
 from hush_simulations.scenarios.csv_file import CsvRules, choose_column, read_answers, read_column, read_columns
-from hush_simulations.scenarios.population import MOST_DEVICES, Observed, Treatment, Value, is_complete
+from hush_simulations.scenarios.population import MOST_DEVICES, PARQUET, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame
 
-
-PARQUET = (".parquet", ".pq")
-"""How the name of a Parquet file ends."""
 
 _REMEDY = "pass the path of a CSV or Parquet file, or a data frame"
 
@@ -55,10 +52,10 @@ def _read(path: Path, file: object) -> object:
         raise OptionError("data", f"{path} is not a Parquet file; {_REMEDY}") from None
 
 
-CSV_FIELDS = ("delimiter", "encoding", "header", "decimal", "yes")
+CSV_FIELDS = ("delimiter", "encoding", "header", "decimal", "yes", "na", "fold_case")
 """What a program may say of a CSV file."""
 
-_FIELD = "|".join(CSV_FIELDS)
+_FIELD = "|".join(name.replace("_", "-") for name in CSV_FIELDS)
 _WITH_VALUE = re.compile(rf"--({_FIELD}) (,|[^\s,;)]+)")
 _ARGUMENT = re.compile(r"--(missing|column) ([^\s,;)]+)")
 _ALONE = re.compile(rf"--({_FIELD})\b")
@@ -105,10 +102,13 @@ def observed_by_program(
 
 def _in_words_of_python(error: OptionError) -> OptionError:
     """Return the error with the arguments of `hush.simulate` in place of options."""
-    option = _OPTIONS.get(error.option, f'csv["{error.option.removeprefix("--")}"]')
+    option = _OPTIONS.get(error.option, f'csv["{error.option.removeprefix("--").replace("-", "_")}"]')
     text = _ARGUMENT.sub(r'\1="\2"', _WITH_VALUE.sub(r'csv={"\1": "\2"}', error.message))
     return OptionError(option, _ALONE.sub(r'csv["\1"]', text).replace("--labels", "a domain of labels"))
 
+
+_EXACT = 1 << 53
+"""Integers up to this are floats."""
 
 _CSV = (".csv", ".tsv", ".txt")
 _CONVERT = "convert the values, or state another domain"
@@ -147,7 +147,7 @@ def observed(
         raise OptionError("data", "has no values; every value is one client, pass at least one")
     if len(rows) > MOST_DEVICES:
         raise OptionError("data", f"{len(rows)} values are more than {MOST_DEVICES}; take a sample of them")
-    values, missing = _values(rows, _reader(domain, treatment), treatment)
+    values, missing = _alike(rows, domain, treatment) or _values(rows, _reader(domain, treatment), treatment)
     return Observed(values, name, missing, treatment if missing else None)
 
 
@@ -157,6 +157,38 @@ def _csv_file(data: object) -> Path | None:
         return None
     suffix = Path(data).suffix.lower()
     return Path(data) if suffix in _CSV or (isinstance(data, Path) and suffix not in PARQUET) else None
+
+
+def _alike(rows: list[object], domain: Domain, treatment: Treatment | None) -> tuple[tuple[Value, ...], int] | None:
+    """Return the values of rows that are of one simple type: one look at all of them, not at each.
+
+    None for others, which `_values` reads, with what is wrong with them.
+    """
+    (kind, *others) = set(map(type, rows))
+    if others:
+        return None
+    match domain:
+        case CategoryDomain(labels=labels) if kind is str and set(rows) <= set(labels):
+            return tuple(rows), 0  # type: ignore[arg-type] # they are texts
+        case BitDomain() if kind is bool:
+            return tuple(map(int, rows)), 0  # type: ignore[arg-type]
+        case NumberDomain() if kind is float:
+            return _floats(rows, treatment)  # type: ignore[arg-type]
+        case NumberDomain() if kind is int and max(map(abs, rows)) <= _EXACT:  # type: ignore[arg-type]
+            return tuple(map(float, rows)), 0  # type: ignore[arg-type]
+    return None
+
+
+def _floats(rows: list[float], treatment: Treatment | None) -> tuple[tuple[Value, ...], int] | None:
+    numbers = np.array(rows)
+    if np.isfinite(numbers).all():
+        return tuple(rows), 0
+    missing = int(np.isnan(numbers).sum())
+    if treatment is None or missing == len(rows) or np.isinf(numbers).any():
+        return None
+    if treatment == "drop":
+        return tuple(row for row in rows if not math.isnan(row)), missing
+    return tuple(None if math.isnan(row) else row for row in rows), missing
 
 
 def _values(

@@ -1,6 +1,5 @@
 """Scenarios in TOML: what a file may say, the people that it describes, and the scenarios that come with hush."""
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -13,11 +12,13 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.errors import OptionError, TaskError
+from hush_common.suggestion import meant
 from hush_common.task import Task, make_task
 from hush_common.untrusted import SCENARIO, read_file, read_toml
 from hush_simulations.scenarios.behaviour import Dropout, Faults, Liars, Nonresponse, Panel, people_with
 from hush_simulations.scenarios.population import (
     MOST_CLIENTS,
+    PARQUET,
     Bernoulli,
     Frequencies,
     Grouped,
@@ -226,7 +227,7 @@ def _mixture(parts: list[_Part]) -> Mixture:
 
 def _observed(domain: Domain, model: _Csv | _Parquet, folder: Path) -> Observed:
     from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - few scenarios have a file of data
-    from hush_simulations.scenarios.python_data import PARQUET, observed, observed_in_csv  # noqa: PLC0415
+    from hush_simulations.scenarios.python_data import observed, observed_in_csv  # noqa: PLC0415
 
     if domain.value_names and model.column is not None:
         raise TaskError("population.column", "a vector takes the columns named as its coordinates; drop it")
@@ -442,9 +443,8 @@ def find_scenario(name: str, option: str = "SCENARIO") -> Scenario:
         raise OptionError(option, f"{name[-60:]!r} is a data file, not a scenario; write {own} to simulate your data")
     if name.endswith(_SUFFIX) or "/" in name:
         return read_scenario(Path(name))
-    near = difflib.get_close_matches(name, SCENARIOS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
-    raise OptionError(option, f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}; {hint}")
+    hint = meant(name, SCENARIOS) or "; or name a TOML file"
+    raise OptionError(option, f"{name[:60]!r} is not a scenario; there are {', '.join(SCENARIOS)}{hint}")
 
 
 def text_of(name: str) -> str:

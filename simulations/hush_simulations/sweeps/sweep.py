@@ -1,7 +1,6 @@
 """The definition of a sweep: its file, grid and scenarios, and the work of each cell."""
 
 import copy
-import difflib
 import hashlib
 import json
 import math
@@ -20,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hush_common.domain import plain
 from hush_common.epsilon import decimal_text
 from hush_common.errors import HushError, OptionError, TaskError
+from hush_common.suggestion import meant
 from hush_simulations.engines.experiment import CLIENTS as CLIENTS_LIMITS
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Grouped, Observed
@@ -383,9 +383,8 @@ def find_sweep(name: str, option: str = "SWEEP") -> SweepFile:
         path = Path(f"{name}{_SUFFIX}")
         return _parse(read_document(path, text=(_FOLDER / path.name).read_text(encoding="utf-8")), path)
     if not name.endswith(_SUFFIX) and "/" not in name:
-        near = difflib.get_close_matches(name, SWEEPS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "or name a TOML file"
-        raise OptionError(option, f"{name[:60]!r} is not a sweep; there are {', '.join(SWEEPS)}; {hint}")
+        hint = meant(name, SWEEPS) or "; or name a TOML file"
+        raise OptionError(option, f"{name[:60]!r} is not a sweep; there are {', '.join(SWEEPS)}{hint}")
     return _parse(read_document(Path(name), "sweep"), Path(name))
 
 

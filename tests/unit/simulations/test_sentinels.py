@@ -101,7 +101,7 @@ def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, comm
     done = subprocess.run([*asked, "--header", "yes"], capture_output=True, text=True, check=False, timeout=60)
     remedies = {
         "simulate": "if that is a code for a missing value, empty those cells (None) and set --missing drop",
-        "plan": "if that is a code for a missing value, empty those cells and write --missing drop",
+        "plan": "if that is a code for a missing value, name it with --na, and write --missing drop",
     }
     warning, remedy = "WARNING: " * (command[0] == "simulate"), remedies[command[0]]
     assert done.returncode == 0

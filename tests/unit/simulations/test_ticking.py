@@ -32,7 +32,10 @@ def test_a_line_comes_every_few_seconds_however_often_something_is_counted(capsy
     printed = capsys.readouterr()
     assert printed == (
         "",
-        "hush: 5 000 of 200 000 reports counted (3 %), 5 s\nhush: 10 000 of 200 000 reports counted (5 %), 10 s\n",
+        (
+            "hush: 5 000 of 200 000 reports counted (3 %), 5 s, 3 min 15 s left\n"
+            "hush: 10 000 of 200 000 reports counted (5 %), 10 s, 3 min 10 s left\n"
+        ),
     )
     others = "hush: stopped: 7 of 45 cells are kept in out\n"
     assert without_progress(printed.err + others) == others  # what tests of slow machines leave out
