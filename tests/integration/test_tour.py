@@ -297,17 +297,20 @@ def run_cli(*arguments: str) -> Result:
 
 
 class Opened:
-    """What `hush tour --open` hands to marimo, which is not started.
+    """What `hush tour` hands to marimo, which is not started.
 
     Attributes:
         paths: of the notebooks, in turn.
+        how: what marimo does with them.
     """
 
     def __init__(self) -> None:
         self.paths: list[Path] = []
+        self.how: list[str] = []
 
     def __call__(self, command: list[str]) -> int:
-        assert command[1:4] == ["-m", "marimo", "edit"]
+        assert command[1:3] == ["-m", "marimo"]
+        self.how.append(command[3])
         self.paths.append(Path(command[4]).resolve())
         return 0
 
@@ -322,15 +325,28 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 def test_what_is_opened_is_a_copy_in_this_directory_and_keeps_what_is_changed(tmp_path: Path, opened: Opened) -> None:
     copy, installed = tmp_path / "tour-notes.py", chapter("notes").path
-    first = run_cli("notes", "--open")
+    first = run_cli("notes", "--edit")
     assert first.output == "hush: opening tour-notes.py, a copy of the chapter; your changes are saved in it\n"
     assert copy.read_bytes() == installed.read_bytes()
     copy.write_text("changed", encoding="utf-8")
-    again = run_cli("notes", "--open")
+    again = run_cli("notes", "--edit")
     assert again.output == "hush: opening tour-notes.py with your changes; delete it to start again\n"
     assert copy.read_text(encoding="utf-8") == "changed"
     assert [first.exit_code, again.exit_code] == [0, 0]
     assert opened.paths == [copy, copy] != [installed, installed]
+    assert opened.how == ["edit", "edit"]
+
+
+def test_what_is_opened_to_read_is_the_chapter_itself_and_nothing_is_written(tmp_path: Path, opened: Opened) -> None:
+    before = chapter("notes").path.read_bytes()
+    ended = run_cli("notes", "--open")
+    assert ended.output.startswith("hush: opening the chapter notes to read; hush tour notes --edit opens a copy")
+    assert (opened.how, opened.paths) == (["run"], [chapter("notes").path.resolve()])
+    assert chapter("notes").path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == []
+    both = run_cli("notes", "--open", "--edit")
+    assert isinstance(both.exception, OptionError)
+    assert opened.how == ["run"]
 
 
 def test_a_copy_can_be_written_whatever_the_mode_of_the_installed_file(
@@ -340,7 +356,7 @@ def test_a_copy_can_be_written_whatever_the_mode_of_the_installed_file(
     shutil.copytree(chapter("notes").path.parent, installed)
     (installed / "notes.py").chmod(0o444)
     monkeypatch.setattr("hush_tour.contents._FOLDER", installed)
-    run_cli("notes", "--open")
+    run_cli("notes", "--edit")
     assert opened.paths == [tmp_path / "tour-notes.py"]
     assert (tmp_path / "tour-notes.py").stat().st_mode & 0o200
 
@@ -352,7 +368,7 @@ def test_where_no_copy_can_be_written_nothing_is_opened(
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    ended = run_cli("notes", "--open")
+    ended = run_cli("notes", "--edit")
     words = f"cannot write tour-notes.py in {tmp_path} (Permission denied); change to a directory that you can write to"
     assert isinstance(ended.exception, OptionError)
     assert words in str(ended.exception)
@@ -373,23 +389,38 @@ def page_at(browser: urllib.request.OpenerDirector, address: str) -> str:
             time.sleep(0.2)
 
 
-def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
-    """Started as a person starts it, but for the browser; asked over HTTP which file it has open."""
-    command = [sys.executable, "-m", "hush", "tour", "notes", "--open"]
-    environment = {**os.environ, "BROWSER": "true", "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+def started(directory: Path, *options: str) -> str:
+    """The page of a chapter, opened as a person opens it, but for the browser."""
+    command = [sys.executable, "-m", "hush", "tour", "notes", *options]
+    environment = {
+        **os.environ,
+        "BROWSER": "true",
+        "HOME": str(directory),
+        "XDG_CONFIG_HOME": str(directory / "config"),
+    }
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=pipe, text=True, start_new_session=True)
+    process = subprocess.Popen(command, cwd=directory, env=environment, stdout=pipe, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
         address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        page = page_at(browser, address.replace("localhost", "127.0.0.1"))
+        return page_at(browser, address.replace("localhost", "127.0.0.1"))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
+    page = started(tmp_path, "--edit")
     (name,) = re.findall("<marimo-filename[^>]*>(.+)</marimo-filename>", page)
     assert tmp_path / name == tmp_path / "tour-notes.py"
     assert str(chapter("notes").path) not in page
+
+
+def test_marimo_itself_shows_the_chapter_to_read(tmp_path: Path) -> None:
+    page = started(tmp_path, "--open")
+    assert re.search(r'"mode": ?"(read|run)"', page)
+    assert not list(tmp_path.glob("*.py"))
 
 
 def cells_of(one: Chapter) -> set[str]:

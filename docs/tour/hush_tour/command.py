@@ -22,13 +22,19 @@ def tour(
     ] = None,
     open_: Annotated[
         bool,
-        typer.Option("--open", help="Copy it here as tour-CHAPTER.py, and open that in a browser, with sliders."),
+        typer.Option("--open", help="Open it in a browser, with sliders; nothing is written."),
+    ] = False,
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Copy it here as tour-CHAPTER.py, and open that as a notebook to change.")
     ] = False,
 ) -> None:
-    """List the chapters of the tour, print one, or open it as a notebook."""
+    """List the chapters of the tour, print one, or open it in a browser."""
+    if open_ and edit:
+        raise OptionError("--edit", "opens a copy, and --open the chapter itself; leave one of them out")
     if name is None:
-        if open_:
-            raise OptionError("--open", "which chapter? Write for example: hush tour heights --open")
+        if open_ or edit:
+            option = "--open" if open_ else "--edit"
+            raise OptionError(option, f"which chapter? Write for example: hush tour heights {option}")
         _list()
         return
     found = next((one for one in CHAPTERS if one.name == name), None)
@@ -38,10 +44,15 @@ def tour(
             "CHAPTER", f"{name[:40]!r} is not a chapter; choose one of {', '.join(names)}{meant(name, names)}"
         )
     _need_marimo()
+    if not open_ and not edit:
+        _print(found)
+        return
     if open_:
-        command = [sys.executable, "-m", "marimo", "edit", str(_copied(found))]
-        raise typer.Exit(subprocess.call(command))  # noqa: S603 - our own interpreter and file
-    _print(found)
+        _say(
+            f"opening the chapter {found.name} to read; hush tour {found.name} --edit opens a copy that you can change"
+        )
+    words = ["edit", str(_copied(found))] if edit else ["run", str(found.path)]
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "marimo", *words]))  # noqa: S603 - our own interpreter
 
 
 def _copied(found: Chapter) -> Path:
@@ -58,7 +69,7 @@ def _copied(found: Chapter) -> Path:
         _say(f"opening {path} with your changes; delete it to start again")
     except OSError as error:
         here = f"cannot write {path} in {Path.cwd()} ({error.strerror})"
-        raise OptionError("--open", f"{here}; change to a directory that you can write to") from None
+        raise OptionError("--edit", f"{here}; change to a directory that you can write to") from None
     else:
         _say(f"opening {path}, a copy of the chapter; your changes are saved in it")
     return path
@@ -72,7 +83,7 @@ def _say(words: str) -> None:
 def _list() -> None:
     rows = [Row([one.name, one.title, one.source]) for one in CHAPTERS]
     columns = [Column("chapter"), Column("what it is about"), Column("source")]
-    note = "hush tour heights prints a chapter; hush tour heights --open opens a copy as a notebook, with sliders."
+    note = "hush tour heights prints a chapter; --open opens it in a browser, with sliders, --edit a copy to change."
     show([Table(columns, rows), Sentence(""), Sentence(note)])
 
 
