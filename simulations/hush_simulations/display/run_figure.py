@@ -309,7 +309,7 @@ def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> 
             axes.barh(row, wide, left=start, color=palette.noisy, alpha=shade, height=0.7, ec=palette.ground)
             start += wide
     axes.set_xlim(0, 100)
-    axes.set_xlabel("% of reports, by\nlevel (light = low)")
+    axes.set_xlabel("% of reports, by\nlevel (pale = low)")
 
 
 def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palette) -> None:
@@ -392,11 +392,26 @@ def _finding(run: Run, wording: NumberFormat) -> str:
         return f"{reports}:\n{sum(singles)} of {len(singles)} intervals cover the truth"
     if result.mean is None:
         return f"{reports},\nfrom which no estimate could be made"
+    if together := run.together:
+        return _finding_of_rounds(together, wording)
     off = wording.distance(result.mean, truths[REPORTERS])
     if REPORTERS not in run.covered:
         return f"{reports}: {off} off,\nwithout an interval"
     verdict = "covers" if run.covered[REPORTERS] else "misses"
     return f"{reports}: {off} off,\nthe interval {verdict} the truth"
+
+
+def _finding_of_rounds(together: "PooledRounds", wording: NumberFormat) -> str:
+    """Return what all rounds say as one."""
+    reports = f"{whole(together.rounds)} rounds, {whole(together.result.n)} noisy reports"
+    if together.result.mean is None or REPORTERS not in together.score.truth:
+        return reports
+    off = wording.distance(together.result.mean, together.score.truth[REPORTERS])
+    if REPORTERS not in together.score.covered:
+        return f"{reports}:\n{off} off"
+    return (
+        f"{reports}: {off} off,\nthe interval {'covers' if together.score.covered[REPORTERS] else 'misses'} the truth"
+    )
 
 
 def _about(run: Run) -> str:

@@ -234,17 +234,17 @@ def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
     axis = layout_of(result).axis
     return {
         "sweep-error": Picture(
-            "Error of the estimate",
+            _named(result, "Error of the estimate"),
             f"Root mean square error against {axis}, measured with intervals, next to theory: {about}.",
             lambda palette: error_figure(result, palette),
         ),
         "sweep-coverage": Picture(
-            "Coverage of the intervals",
+            _named(result, "Coverage of the intervals"),
             f"How often the intervals hold the truth, against {axis}, next to the promised share: {about}.",
             lambda palette: coverage_figure(result, palette),
         ),
         "sweep-bias": Picture(
-            "Bias of the estimate",
+            _named(result, "Bias of the estimate"),
             f"Mean error in its standard errors against {axis}; the band is chance: {about}.",
             lambda palette: bias_figure(result, palette),
         ),
@@ -312,6 +312,7 @@ def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
 
 def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     """Return the mean error in its standard errors; the band holds 95 of 100 of an unbiased estimator."""
+    layout = layout_of(result)
 
     def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
         found = []
@@ -320,11 +321,11 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
             if row.bias is not None and row.bias_stderr:
                 off = row.bias / row.bias_stderr
                 found.append((at, off, off, off))
-        axes.axhspan(-_CHANCE, _CHANCE, color=palette.faint, alpha=0.15, lw=0, zorder=0)
+        if not axes.patches:  # once, not for each line
+            axes.axhspan(-_CHANCE, _CHANCE, color=palette.faint, alpha=0.3, lw=0, zorder=0)
         axes.axhline(0, color=palette.faint, lw=0.8, zorder=0)
-        axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=1.2)
-        if found:
-            draw_points(axes, found, line.name, mark, palette)
+        if found:  # points alone: neighbours are independent
+            draw_points(axes, side_by_side(layout, found, mark), line.name, mark, palette)
 
     figure = _figure(result, "Bias of the estimate", "bias, in standard errors", draw, palette)
     low, high = figure.axes[0].get_ylim()
@@ -340,6 +341,12 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
 def _unit(rows: Sequence[SweepRow]) -> str:
     units = sorted({row.unit for row in rows})
     return ", ".join(unit or "points" for unit in units)
+
+
+def _named(result: SweepResult, title: str) -> str:
+    """Return the title of a figure; with its question, if there is one."""
+    questions = {row.task_id for row in result.rows}
+    return f"{title}: {questions.pop()}" if len(questions) == 1 else title
 
 
 def _figure(
@@ -362,7 +369,7 @@ def _figure(
         figure = canvas(1.5 + max(2.6, 1.7 * high) if high > 1 or columns > 1 else 4.2)
         grid = figure.subplots(high, columns, sharex=True, sharey=True, squeeze=False)
         some = f" (the first {len(panels)} of {len(layout.panels)})" if len(panels) < len(layout.panels) else ""
-        figure.suptitle(title + some, x=0.02, ha="left", fontsize=14, fontweight="bold")
+        figure.suptitle(_named(result, title) + some, x=0.02, ha="left", fontsize=14, fontweight="bold")
         for number, axes in enumerate(grid.flat):
             row, column = divmod(number, columns)
             place = column if len(drawings) > 1 else number
@@ -375,7 +382,7 @@ def _figure(
             for line, mark in zip(lines, line_marks(len(lines), palette), strict=True):
                 drawings[row if len(drawings) > 1 else 0](axes, line, mark, palette)
             if not axes.containers:
-                axes.text(0.5, 0.5, "none is made", transform=axes.transAxes, ha="center", color=palette.faint)
+                axes.text(0.5, 0.5, "no interval", transform=axes.transAxes, ha="center", color=palette.faint)
             if column == columns - 1 and len(rows) > 1:
                 axes.annotate(
                     interval_name(rows[row]),

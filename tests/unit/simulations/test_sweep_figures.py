@@ -76,7 +76,7 @@ def test_what_has_no_figure_is_left_out_and_said() -> None:
     result = SweepResult({"task.epsilon": ("1", "2")}, rows, 100, 1, 0.95, Path())
     for what in ("error", "coverage", "bias"):
         texts = [text.get_text() for text in result.figure(what).axes[0].texts]
-        assert texts == ["none is made"]
+        assert texts == ["no interval"]
 
 
 @pytest.mark.parametrize(
