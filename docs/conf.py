@@ -57,6 +57,10 @@ def _read(_: Sphinx, page: str, source: list[str]) -> None:
     if name is not None:
         source[0], folder = (ROOT / f"{name}.md").read_text(encoding="utf-8"), ROOT
 
+    if page == "tour":  # links that only the built pages have
+        shown = (f"[{one.title}](tour/{one.name}.md) ([notebook](tour/{one.name}.ipynb))" for one in CHAPTERS)
+        source[0] += "\n## The chapters\n\n" + "\n".join(f"- {one}" for one in shown) + "\n"
+
     def linked(link: re.Match[str]) -> str:
         path = (folder / link["target"]).resolve()
         inside = path.relative_to(ROOT).with_suffix("").as_posix() if path.is_relative_to(ROOT) else ""

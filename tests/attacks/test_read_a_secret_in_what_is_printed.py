@@ -45,7 +45,7 @@ PUBLIC = {
         "--spread",
     ),
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
-    *("--delimiter", "--encoding", "--header", "--decimal", "--missing"),  # of a file
+    *("--delimiter", "--encoding", "--header", "--decimal", "--missing", "--fold-case"),  # of a file
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),

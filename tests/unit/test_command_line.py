@@ -144,3 +144,18 @@ def test_names_of_commands_are_completed_without_a_package_of_theirs() -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
     assert ended.stdout == "False\n"
+
+
+GALLERY = (Path(__file__).parents[2] / "docs" / "gallery.md").read_text(encoding="utf-8")
+IN_GALLERY = re.findall(r"^```sh\nhush (.+)\n```$", GALLERY, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", IN_GALLERY)
+def test_the_command_of_each_picture_has_options_that_there_are(line: str) -> None:
+    name, *words = line.split()
+    there = {word for one in COMMANDS[name].params for word in one.opts}
+    assert {word for word in words if word.startswith("--")} <= there
+
+
+def test_each_picture_of_the_gallery_has_its_command() -> None:
+    assert len(IN_GALLERY) == GALLERY.count("![") == GALLERY.count("\n## ") > 6

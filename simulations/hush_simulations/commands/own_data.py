@@ -105,7 +105,8 @@ def scenario_of_file(own: OwnData, file: Path) -> Scenario:
         return scenario_of_data(data, {"kind": "bit"})
     if own.lower is None and own.upper is None:
         raise OptionError("--csv", f"{_QUESTIONS[kind_of_column(file, own.column, rules=rules)]}")
-    return scenario_of_data(read_column(file, own.column, rules=rules, reveal=reveal), _numbers(own))
+    domain = _numbers(own)
+    return scenario_of_data(read_column(file, own.column, rules=rules, reveal=reveal), domain)
 
 
 def _numbers(own: OwnData) -> dict[str, object]:
