@@ -85,7 +85,8 @@ def test_every_block_runs_first_to_last_as_printed_in_a_fresh_environment(tmp_pa
         r"reports +1 000 accepted(?s:.*)\n1\d\d\.\d+ 1[67]\d\.\d+ (True|False)\n\Z", told("python heights.py")
     )
     assert (tmp_path / "clone" / "heights.png").read_bytes().startswith(b"\x89PNG")
-    assert "1 of 5" in told("hush simulate --csv")
+    assert "Is it feasible?" in told("hush feasible")
+    assert "1 of 5" in told("hush feasible")
     assert "floating" in told("hush sweep")
     assert "at most 73.2 % sure" in told("hush task check")
     assert told("device/bin/python") == "sent spent 1 of 4\nalready_answered spent 1 of 4\n"
