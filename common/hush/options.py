@@ -94,6 +94,7 @@ _GROUPS: Mapping[str, Sequence[str]] = {
         "http_admin_token_file",
         "http_audit_log",
         "http_root_path",
+        "http_frame_ancestors",
         "token_file",
     ],
     "Home Assistant": ["home_assistant", "home_assistant_prefix", "home_assistant_page"],

@@ -51,6 +51,7 @@ PUBLIC = {
     *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
     *("--http", "--http-host", "--http-token-file", "--bind", "--token-file"),  # where, and names of files
     *("--trusted-proxy", "--http-trusted-proxy", "--root-path", "--http-root-path"),
+    *("--frame-ancestors", "--http-frame-ancestors"),
     *("--admin-token-file", "--http-admin-token-file", "--audit-log", "--http-audit-log"),  # names of files
     *("--group", "--worker", "SOURCE", "TARGET"),  # names, and stores: see `test_in_no_address_of_a_database`
     *("--draw", "--workers", "--rerun", "--like", "--trials", "--theme", "--plot"),  # of the laboratory

@@ -40,6 +40,7 @@ _LOG = logging.getLogger("hush.aggregator")
 
 ADMIN_HELP = "File with a line NAME TOKEN for each administrator: only they may write and read single reports."
 AUDIT_HELP = "File to which each action of an administrator is appended, as a line of JSON."
+FRAME_HELP = "Origin whose pages may show the page in a frame, as https://example.org; may be repeated."
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -69,6 +70,7 @@ def http(
     admin_token_file: Annotated[Path | None, typer.Option(help=ADMIN_HELP)] = None,
     audit_log: Annotated[Path | None, typer.Option(help=AUDIT_HELP)] = None,
     root_path: Annotated[str, typer.Option(help="Path below which a proxy has all of it, such as /hush.")] = "",
+    frame_ancestors: Annotated[list[str] | None, typer.Option(metavar="ORIGIN", help=FRAME_HELP)] = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     confidence: Annotated[
         float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
@@ -90,7 +92,16 @@ def http(
 
     names = tuple(host or ()), tuple(trusted_proxy or ()), root_path
     options = HttpOptions(
-        "--bind", bind, "--", token_file, write, open_, *names, admin_token_file=admin_token_file, audit_log=audit_log
+        "--bind",
+        bind,
+        "--",
+        token_file,
+        write,
+        open_,
+        *names,
+        admin_token_file=admin_token_file,
+        audit_log=audit_log,
+        frame_ancestors=tuple(frame_ancestors or ()),
     )
     access = HttpListener.open(options, parse_store(store), confidence)
     with logging_to(sys.stderr, log_format) as log, access.listener, ProcessEstimator() as estimator:

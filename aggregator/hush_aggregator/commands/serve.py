@@ -22,7 +22,7 @@ from hush_aggregator.aggregator import Aggregator, SeparateConnections
 from hush_aggregator.broker.certificate import CertificateWatch
 from hush_aggregator.broker.mqtt import MqttBroker, warn_if_open
 from hush_aggregator.closing import ClockCheck
-from hush_aggregator.commands.http import ADMIN_HELP, AUDIT_HELP, LogFormatOption, http_extra
+from hush_aggregator.commands.http import ADMIN_HELP, AUDIT_HELP, FRAME_HELP, LogFormatOption, http_extra
 from hush_aggregator.estimation import Estimator, ProcessEstimator
 from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.intake import IntakeStatus, Progress
@@ -228,6 +228,7 @@ class HttpServer:
         root_path: str = "",
         admin_token_file: Path | None = None,
         audit_log: Path | None = None,
+        frame_ancestors: tuple[str, ...] = (),
         store: StoreAddress,
         confidence: float,
         log_format: LogFormat,
@@ -242,12 +243,13 @@ class HttpServer:
                 {"--http-token-file": token_file, "--http-write": write, "--http-open": open_, "--http-host": hosts}
                 | {"--http-trusted-proxy": trusted_proxies, "--http-root-path": root_path}
                 | {"--http-admin-token-file": admin_token_file, "--http-audit-log": audit_log}
+                | {"--http-frame-ancestors": frame_ancestors}
             )
             return
         with http_extra("hush serve --http"):
             from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, app.serve_http
-        more = trusted_proxies, root_path, admin_token_file, audit_log
+        more = trusted_proxies, root_path, admin_token_file, audit_log, frame_ancestors
         options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, *more)
         self._access = listen.HttpListener.open(options, store, confidence)
 
@@ -432,6 +434,7 @@ def serve(
     http_admin_token_file: Annotated[Path | None, typer.Option(help=ADMIN_HELP)] = None,
     http_audit_log: Annotated[Path | None, typer.Option(help=AUDIT_HELP)] = None,
     http_root_path: Annotated[str, typer.Option(help="Path below which a proxy has all of it, such as /hush.")] = "",
+    http_frame_ancestors: Annotated[list[str] | None, typer.Option(metavar="ORIGIN", help=FRAME_HELP)] = None,
     home_assistant: Annotated[
         bool, typer.Option("--home-assistant", help="Announce each task to Home Assistant, as a device with sensors.")
     ] = False,
@@ -500,6 +503,7 @@ def serve(
         root_path=http_root_path,
         admin_token_file=http_admin_token_file,
         audit_log=http_audit_log,
+        frame_ancestors=tuple(http_frame_ancestors or ()),
         store=settings.store,
         confidence=confidence,
         log_format=log_format,

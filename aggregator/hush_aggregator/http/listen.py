@@ -90,6 +90,19 @@ class HttpOptions:
     root_path: str = ""
     admin_token_file: Path | None = None
     audit_log: Path | None = None
+    frame_ancestors: tuple[str, ...] = ()
+
+
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
+
+
+def _origin(option: str, text: str) -> str:
+    if not _ORIGIN.fullmatch(text):
+        raise OptionError(
+            option,
+            f"{text[:80]!r} is no origin of pages; write scheme and host, as https://example.org, without a path",
+        )
+    return text.lower()
 
 
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
@@ -129,6 +142,7 @@ class HttpListener:
             )
         named = frozenset(_name(f"{options.prefix}host", name) for name in options.hosts)
         trusted = tuple(_network(f"{options.prefix}trusted-proxy", text) for text in options.trusted_proxies)
+        frames = tuple(_origin(f"{options.prefix}frame-ancestors", text) for text in options.frame_ancestors)
         listener = bind(options.option, address)
         bound = ip_address(str(listener.getsockname()[0]).partition("%")[0])
         if not bound.is_loopback and token is None and not administrators and not options.open:
@@ -153,6 +167,7 @@ class HttpListener:
             guarded=guarded,
             confidence=confidence,
             trusted_proxies=trusted,
+            frame_ancestors=frames,
             root_path=_prefix(f"{options.prefix}root-path", options.root_path),
         )
         return cls(listener, service)

@@ -211,19 +211,23 @@ _POLICY = "; ".join(
         "default-src 'none'",
         *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "font", "connect", "manifest")),
         "form-action 'self'",  # the search of a long table
-        *(f"{kind} 'none'" for kind in ("base-uri", "frame-ancestors")),
+        "base-uri 'none'",
     ]
 )
 _HEADERS = {
     b"cache-control": b"no-store",
-    b"content-security-policy": _POLICY.encode(),
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"referrer-policy": b"no-referrer",
     b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
 }
-"""Headers of each response that does not set its own."""
+
+
+def _headers(frame_ancestors: tuple[str, ...]) -> dict[bytes, bytes]:
+    """Return the headers of each response that does not set its own; pages of these origins may have it in a frame."""
+    allowed = " ".join(frame_ancestors) or "'none'"
+    found = _HEADERS | {b"content-security-policy": f"{_POLICY}; frame-ancestors {allowed}".encode()}
+    return found if frame_ancestors else found | {b"x-frame-options": b"DENY"}  # which cannot name an origin
 
 
 class Guard:
@@ -237,6 +241,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
+        self._headers = _headers(service.frame_ancestors)
         busy = "too many concurrent requests; try again"
         self._requests = ConcurrencyLimit(
             REQUESTS, ProblemType.TOO_MANY_REQUESTS, busy, share=REQUESTS // 2, what="requests"
@@ -250,9 +255,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        answer, receiving = _Answer(send), _Body(receive).receive
+        answer, receiving = _Answer(send, self._headers), _Body(receive).receive
         if scope["method"] == "HEAD":
-            answer = alone = _HeadAnswer(send)
+            answer = alone = _HeadAnswer(send, self._headers)
             receiving = alone.receive
             # In this version of ASGI a stream ends when `receive` reports that the client is gone.
             scope = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
@@ -314,8 +319,9 @@ class _Body:
 class _Answer:
     """The response to a request, with all headers; it begins at most once."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, headers: Mapping[bytes, bytes]) -> None:
         self._send = send
+        self._headers = headers
         self._limit: tuple[ConcurrencyLimit, str] | None = None
         self._has_begun = False
         self.clock: asyncio.Timeout | None = None
@@ -337,7 +343,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", []))
             there = {name.lower() for name, _ in headers}
-            message = {**message, "headers": [*headers, *((n, v) for n, v in _HEADERS.items() if n not in there)]}
+            message = {**message, "headers": [*headers, *((n, v) for n, v in self._headers.items() if n not in there)]}
             self._has_begun = True
             if self.clock is not None:
                 self.clock.reschedule(None)
@@ -353,8 +359,8 @@ class _Answer:
 class _HeadAnswer(_Answer):
     """The response to HEAD: the headers of a response to GET, then the end, also for the application."""
 
-    def __init__(self, send: Send) -> None:
-        super().__init__(send)
+    def __init__(self, send: Send, headers: Mapping[bytes, bytes]) -> None:
+        super().__init__(send, headers)
         self._has_read = False
         self._has_ended = asyncio.Event()
 

@@ -472,6 +472,7 @@ class Service:
     estimator: Estimator | None = None  # calculates the estimates; None for threads
     live: Live | None = None  # the aggregator in the same process, or None
     root_path: str = ""  # the path below which a proxy has all of it, as `/hush`; empty for none
+    frame_ancestors: tuple[str, ...] = ()  # origins whose pages may have it in a frame, as `https://example.org`
     trusted_proxies: tuple[Network, ...] = ()  # addresses of proxies; their requests count for the forwarded address
 
 

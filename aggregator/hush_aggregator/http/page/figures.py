@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, floor, log10
 
 from hush_aggregator.estimate.estimates import (
     ANYTIME,
@@ -38,6 +39,7 @@ _THIN = 4.0  # the least width of a band: a narrower one could not be seen
 _ROOM = 0.08
 _DOTTED = 16  # a line of more points has a dot only at its end
 _TOP = 3
+_MOST_REPORTS = 10**10
 _FEW = 3
 _TABLED = 12
 
@@ -167,6 +169,22 @@ def _folded(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Goal:
+    """A precision that somebody wants: a half-width in the unit of the result, and what it needs."""
+
+    width: float
+    reached: bool
+    reports: int | None  # about so many in all; None for more than there are people
+    shown: str
+
+
+def _round_down(value: float) -> float:
+    """Return the largest of 1, 2 and 5 times a power of ten that is not above a positive number."""
+    power = 10.0 ** floor(log10(value))
+    return next(one * power for one in (5, 2, 1) if one * power <= value * (1 + 1e-9))
+
+
+@dataclass(frozen=True, slots=True)
 class RoundFigures:
     """All that the page shows of the estimate of a round."""
 
@@ -223,6 +241,31 @@ class RoundFigures:
         low, high = _limits(self.view.task)
         is_idle = self.interval is not None and self.interval[0] <= low and high <= self.interval[1]
         return "so far anything from" if is_idle else "probably"
+
+    @property
+    def half_width(self) -> float | None:
+        """How far the first interval reaches from the estimate, to its farther end; None if it rules nothing out."""
+        mean, interval = self.result.mean, self.interval
+        if mean is None or interval is None or self.problems:
+            return None
+        low, high = _limits(self.view.task)
+        if interval[0] <= low or high <= interval[1]:
+            return None  # cut off at a bound: it says less than its width
+        return max(mean - interval[0], interval[1] - mean)
+
+    def goal(self, wanted: float | None) -> Goal | None:
+        """Return what a precision needs, given in the unit that the page shows; half of today's if nobody wants one.
+
+        An interval narrows as the root of the number of reports, and one that holds at any time a little slower.
+        """
+        half = self.half_width
+        if half is None or self.result.final:
+            return None
+        factor = self.wording.factor
+        width = _round_down(half / 2) if wanted is None else wanted / factor
+        needed = self.result.n * (half / width) ** 2
+        reports = None if needed > _MOST_REPORTS else max(ceil(float(f"{needed:.1e}")), self.result.n)
+        return Goal(width, width >= half, reports, exact(float(f"{width * factor:.6g}")))
 
     @property
     def axis(self) -> Axis:

@@ -157,19 +157,24 @@ def render_index(
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an address chooses of a task: a round, and of many categories those with `text`, from number `start` on."""
+    """What an address chooses of a task: a round, and of many categories those with `text`, from number `start` on.
+
+    `goal` is the half-width that somebody wants, in the unit that the page shows.
+    """
 
     round: int | None = None
     text: str = ""
     start: int = 0
+    goal: float | None = None
 
 
 async def _choice(
     number: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
     find: Annotated[str, Query(max_length=_LONGEST)] = "",
     start: Annotated[int, Query(ge=0, lt=_MOST_PARTS)] = 0,
+    goal: Annotated[float | None, Query(gt=1e-12, lt=1e12)] = None,
 ) -> Choice:
-    return Choice(number, find, start)
+    return Choice(number, find, start, goal)
 
 
 def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice: Choice | None = None) -> str:
@@ -181,6 +186,7 @@ def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice
         figures=figures,
         shown=None if figures is None else PartsPage.of(figures.parts, choice.text, choice.start),
         asked={} if choice.round is None else {"round": choice.round},
+        goal=None if figures is None or figures.parts else figures.goal(choice.goal),
         course=Course.of(view),
         rounds=Rounds.of(view),
         label=PrivacyLabel.of(view),
