@@ -31,7 +31,7 @@ Decimal = Annotated[str | None, value_option("SIGN", "Before decimals in the fil
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CsvOptions:
+class CsvFields:
     """The options about a CSV file, as given; None if left out."""
 
     csv: Csv = None
@@ -45,6 +45,11 @@ class CsvOptions:
     decimal: Decimal = None
     na: Na = None
     fold_case: FoldCase = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvOptions(CsvFields):
+    """The same, with a check."""
 
     def check_unused(self) -> None:
         """Reject options without a file that they are about."""

@@ -46,21 +46,7 @@ from hush_simulations.commands.options import (
     with_options,
     with_options_of,
 )
-from hush_simulations.commands.own_data import (
-    Column,
-    Csv,
-    Decimal,
-    Delimiter,
-    Encoding,
-    FoldCase,
-    Header,
-    Labels,
-    Missing,
-    Na,
-    OwnData,
-    Yes,
-    scenario_of_file,
-)
+from hush_simulations.commands.own_data import CsvFields, OwnData, scenario_of_file
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
 from hush_simulations.display.table import every_figure, run_blocks
@@ -124,7 +110,7 @@ _OF_NUMBERS = ", ".join(kind.name for kind in known() if kind.fits is NumberDoma
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(CsvFields):
     """The options as given; None if left out. Those that need no other are parsed."""
 
     scenario: Annotated[
@@ -156,20 +142,9 @@ class Request:
     dask: Annotated[str | None, value_option("ADDRESS", "In bulk: a Dask cluster draws devices, tcp://host:8786.")] = (
         None
     )
-    csv: Csv = None
-    column: Column = None
     lower: Annotated[str | None, value_option("X", "Smallest legal value, from public knowledge.")] = None
     upper: Annotated[str | None, value_option("X", "Largest legal value, from public knowledge.")] = None
     unit: Annotated[str | None, value_option("TEXT", "Unit of your own data.")] = None
-    labels: Labels = None
-    yes: Yes = None
-    missing: Missing = None
-    delimiter: Delimiter = None
-    encoding: Encoding = None
-    header: Header = None
-    decimal: Decimal = None
-    na: Na = None
-    fold_case: FoldCase = None
     shares: Annotated[
         str | None, value_option("S,S,…", "Shares of devices that take each epsilon on offer; equal if left out.")
     ] = None
