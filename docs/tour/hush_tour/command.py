@@ -11,6 +11,7 @@ from hush_common.errors import MissingExtraError, OptionError
 from hush_common.suggestion import meant
 from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_tour.contents import CHAPTERS, Chapter
+from hush_tour.exercises import EXERCISES
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -27,10 +28,15 @@ def tour(
     edit: Annotated[
         bool, typer.Option("--edit", help="Copy it here as tour-CHAPTER.py, and open that as a notebook to change.")
     ] = False,
+    answer: Annotated[
+        float | None, typer.Option(metavar="NUMBER", help="Check an answer to the exercise of the chapter.")
+    ] = None,
 ) -> None:
-    """List the chapters of the tour, print one, or open it in a browser."""
+    """List the chapters of the tour, print one, open it in a browser, or check an answer to its exercise."""
     if open_ and edit:
         raise OptionError("--edit", "opens a copy, and --open the chapter itself; leave one of them out")
+    if answer is not None and (name is None or open_ or edit):
+        raise OptionError("--answer", "needs a chapter and no other option; for example: hush tour heights --answer 5")
     if name is None:
         if open_ or edit:
             option = "--open" if open_ else "--edit"
@@ -43,6 +49,9 @@ def tour(
         raise OptionError(
             "CHAPTER", f"{name[:40]!r} is not a chapter; choose one of {', '.join(names)}{meant(name, names)}"
         )
+    if answer is not None:
+        show([Sentence(EXERCISES[found.name].check(answer), indent=0)])
+        return
     _need_marimo()
     if not open_ and not edit:
         _print(found)

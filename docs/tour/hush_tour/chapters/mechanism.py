@@ -296,5 +296,35 @@ def honest(Prose, simulate):
     return (run,)
 
 
+@app.cell
+def exercise(Prose, mo):
+    from hush_tour.exercises import EXERCISES
+
+    question = EXERCISES["mechanism"]
+    answer = mo.ui.number(label="your answer")
+    Prose(
+        f"""
+        ## Exercise
+
+        {question.question}
+
+        Check an answer here, or with `hush tour mechanism --answer NUMBER`.
+        """
+    )
+    return answer, question
+
+
+@app.cell
+def field(answer):
+    answer
+    return
+
+
+@app.cell
+def checked(Prose, answer, question):
+    None if answer.value is None else Prose(question.check(answer.value))
+    return
+
+
 if __name__ == "__main__":
     app.run()

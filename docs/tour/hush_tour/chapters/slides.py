@@ -253,5 +253,35 @@ def honest(Prose, clamped, simulate, table):
     return (runs,)
 
 
+@app.cell
+def exercise(Prose, mo):
+    from hush_tour.exercises import EXERCISES
+
+    question = EXERCISES["slides"]
+    answer = mo.ui.number(label="your answer")
+    Prose(
+        f"""
+        ## Exercise
+
+        {question.question}
+
+        Check an answer here, or with `hush tour slides --answer NUMBER`.
+        """
+    )
+    return answer, question
+
+
+@app.cell
+def field(answer):
+    answer
+    return
+
+
+@app.cell
+def checked(Prose, answer, question):
+    None if answer.value is None else Prose(question.check(answer.value))
+    return
+
+
 if __name__ == "__main__":
     app.run()
