@@ -480,7 +480,7 @@ def choose_column(
 _NO_DELIMITER = "\x1f"  # in no file: every line is one cell
 _NUMBER_WITH_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _NAMES = {sign: name for name, sign in DELIMITERS.items()}
-_TOLD = re.compile(r"sep=([^\w\r\n])\r?\n", re.IGNORECASE)
+_SEP = re.compile(r"sep=([^\w\r\n])\r?\n", re.IGNORECASE)
 _WRITE = f"write --delimiter {', '.join(DELIMITERS)} or another"
 
 
@@ -553,22 +553,22 @@ def find_table(
     Columns are names, or numbers from 1 without a header. `is_cell` tells whether the name of a single column could be
     a client's cell.
     """
-    told = _TOLD.match(decoded.text)  # Excel's own first line
-    if told is not None:
-        decoded = decoded._replace(text=decoded.text[told.end() :])
-    delimiter = rules.delimiter or (told[1] if told is not None else _delimiter_of(path, decoded, rules, columns))
+    sep = _SEP.match(decoded.text)  # Excel's own first line
+    if sep is not None:
+        decoded = decoded._replace(text=decoded.text[sep.end() :])
+    delimiter = rules.delimiter or (sep[1] if sep is not None else _delimiter_of(path, decoded, rules, columns))
     shape = _shape(decoded.text, delimiter)
     if shape.error:
         raise OptionError("--csv", f"{path} is not a CSV file ({shape.error}); save it as CSV in UTF-8")
     if not any(shape.first):
         raise OptionError("--csv", f"{path} is empty, or its first line is; every line after the header is a client")
     if shape.longer is not None:
-        line = shape.longer + (told is not None)
+        line = shape.longer + (sep is not None)
         message = f"line {line} of {path} has more cells than the first line ({len(shape.first)})"
         raise OptionError("--csv", f"{message}; put quotes around cells with a delimiter in them, or {_WRITE}")
     has_header = _has_header(path, rules, columns, shape.first, is_cell)
     names, places = _columns(path, shape.first, columns, has_header=has_header)
-    return CsvTable(decoded.text, delimiter, names, places, has_header, skipped=int(told is not None))
+    return CsvTable(decoded.text, delimiter, names, places, has_header, skipped=int(sep is not None))
 
 
 def _columns(
