@@ -46,6 +46,7 @@ PUBLIC = {
     ),
     *("--epsilon", "--max-epsilon", "--lifetime", "--total", "--shares", "--mechanism", "--people", "--error"),
     *("--delimiter", "--encoding", "--header", "--decimal", "--missing", "--fold-case"),  # of a file
+    "--answer",  # to an exercise
     *("--domain", "--lower", "--upper", "--unit", "--labels", "--categories", "--coordinates"),
     *("DIRECTORY", "NAME", "--config", "--role", "--run-as", "--mosquitto", "--plugins", "--listen", "--queue"),
     *("--quota", "--gateway", "--keep", "--login-timeout", "--home-assistant-prefix"),
