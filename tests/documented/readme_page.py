@@ -12,8 +12,9 @@ from readme import README, blocks
 from tools.readme_picture import fresh
 
 from hush_common.epsilon import at_most_sure
-from hush_common.formatting import percent_at_most
+from hush_common.formatting import percent_at_most, whole
 from hush_common.rng import REPORT_ID_BYTES
+from hush_simulations.engines.experiment import MOST_OVER_MQTT
 
 __all__ = ["PINNED", "page"]
 
@@ -45,7 +46,8 @@ def _claims() -> tuple[str, ...]:
             "Take an observer who was 50/50 about a person's answer. "
             f"After seeing the report, at ε = {given(1)}, the observer is at most {computed(sure)} sure of it"
         ),
-        f"under {given(8)} MB in all, without numpy",  # weighed by tests/integration/test_install.py
+        f"Up to {computed(whole(MOST_OVER_MQTT))} devices run the real client over MQTT",
+        f"under {given(9)} MB in all, without numpy",  # weighed by tests/integration/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )
 
