@@ -51,6 +51,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardened]:
     hardened.stop()
 
 
+_PATIENCE_S = 60  # it only ends a test that fails: a machine can sleep for longer than a broker takes
+
+
 async def reason(client: aiomqtt.Client, topic: str, payload: bytes, *, retain: bool = False) -> int:
     """What a broker of MQTT 5 says to a publication at QoS 1."""
     paho = client._client
@@ -63,7 +66,7 @@ async def reason(client: aiomqtt.Client, topic: str, payload: bytes, *, retain: 
     paho.on_publish = told
     try:
         paho.publish(topic, payload, qos=1, retain=retain)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(_PATIENCE_S):
             return await said
     finally:
         paho.on_publish = before
@@ -72,7 +75,7 @@ async def reason(client: aiomqtt.Client, topic: str, payload: bytes, *, retain: 
 async def come(client: aiomqtt.Client, last: str) -> list[object]:
     """The payloads of all that is delivered, up to a message on `last`."""
     payloads: list[object] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(_PATIENCE_S):
         async for message in client.messages:
             if str(message.topic) == last:
                 break

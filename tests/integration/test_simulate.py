@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -228,6 +229,24 @@ async def test_devices_that_wait_for_ever_end_the_run(monkeypatch: pytest.Monkey
     monkeypatch.setattr(MemoryBroker, "deliver", without_tasks)
     with pytest.raises(BrokerError, match="no report came through"):
         await run(plan(engine="memory"))
+
+
+async def test_a_machine_that_sleeps_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the pause, what came meanwhile and the end of all patience are seen at once."""
+    monkeypatch.setattr(live, "_STALL_SECONDS", 1.0)
+    deliver, asleep = MemoryBroker.deliver, False
+
+    def sleepy(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
+        nonlocal asleep
+        if "/reports/" in topic and not asleep:
+            asleep = True
+            time.sleep(1.5)
+        deliver(broker, topic, payload, retain=retain)
+
+    monkeypatch.setattr(MemoryBroker, "deliver", sleepy)
+    outcome = await run(plan(engine="memory"))
+    assert asleep
+    assert (outcome.lost, outcome.rounds[0].result.n) == (0, 60)
 
 
 async def test_the_object_of_a_run_is_json(capsys: pytest.CaptureFixture[str]) -> None:

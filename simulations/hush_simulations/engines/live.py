@@ -366,6 +366,7 @@ _FIRST_LOOK_S, _LOOK_EVERY_S = 0.1, 0.25
 _LOOK_SHARE = 0.2  # of the time, at most: an estimate of many categories takes long
 _GRACE_SECONDS = 5.0  # without a connection before the run is given up
 _STALL_SECONDS = 15.0  # without a counted report: the missing ones are lost
+_PAUSES = 10  # in which such a time is waited: one in which the whole machine slept, however long, is only one of them
 
 
 async def simulate(
@@ -572,12 +573,10 @@ class _Run:
 
     async def _moves(self) -> bool:
         """Whether an answer is settled before patience ends."""
-        before = self._settled
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience):
-                while self._settled == before:
-                    await self._moved.wait()
-                    self._moved.clear()
+        before, rest = self._settled, _PAUSES
+        while self._settled == before and rest:
+            rest -= not await _is_set(self._moved, self._patience / _PAUSES)
+            self._moved.clear()
         return self._settled > before
 
     async def _watch_progress(self) -> None:
@@ -597,13 +596,21 @@ class _Run:
             raise bus.trouble
         while True:
             await bus.troubled.wait()
-            try:
-                async with asyncio.timeout(_GRACE_SECONDS):
-                    await bus.connected.wait()
-            except TimeoutError:
-                raise BrokerError(
-                    bus.name, f"vanished after {self._counted} reports were counted; start it, and run again"
-                ) from bus.trouble
+            rest = _PAUSES
+            while not await _is_set(bus.connected, _GRACE_SECONDS / _PAUSES):
+                rest -= 1
+                if not rest:
+                    raise BrokerError(
+                        bus.name, f"vanished after {self._counted} reports were counted; start it, and run again"
+                    ) from bus.trouble
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event is set before that time has passed."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _reason(errors: BaseExceptionGroup[BaseException]) -> BaseException:
