@@ -1,4 +1,4 @@
-"""Exporting: the counted reports of a task as CSV or Parquet, in portions, so that memory stays the same."""
+"""Exporting: estimates as CSV, and counted reports as CSV or Parquet, in portions so that memory stays the same."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from hush_aggregator.result import Result
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.store.location import StoreAddress, open_reader
 from hush_aggregator.tasks import check_round, row_of, stored_task
@@ -105,6 +106,43 @@ def _csv(task: Task, reports: Iterator[Report]) -> Iterator[bytes]:
         text.seek(0)
         text.truncate()
     yield text.getvalue().encode()
+
+
+ESTIMATE_COLUMNS = (
+    "task",
+    "round",
+    "part",
+    "reports",
+    "estimate",
+    "about",
+    "intervals",
+    "low",
+    "high",
+    "confidence",
+    "final",
+)
+"""The columns of `estimates_csv`."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def estimates_csv(result: Result) -> str:
+    """Return the estimates of a round as lines of CSV without a head: one for each interval of each part.
+
+    Numbers are exact; `intervals` are individual or simultaneous. A part without an interval has one line. In
+    a name that a spreadsheet would take for a formula, an apostrophe comes first.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    for part in result.parts:
+        name = f"'{part.name}" if part.name.startswith(_FORMULA) else part.name
+        mean = "" if part.mean is None else repr(part.mean)
+        facts = result.task.id, result.round, name, part.n, mean
+        last = repr(result.confidence), "yes" if result.final else "no"
+        kinds = ("individual", part.intervals), ("simultaneous", part.joint_intervals)
+        lines = [(target, kind, *map(repr, ends)) for kind, found in kinds for target, ends in found.items()]
+        writer.writerows([*facts, *line, *last] for line in lines or [("", "", "", "")])
+    return text.getvalue()
 
 
 class _Portion(io.RawIOBase):

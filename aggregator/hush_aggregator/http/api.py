@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from hush_aggregator import tasks as changes
 from hush_aggregator.explain import warnings
-from hush_aggregator.exporting import FORMATS, need_arrow, reports_of
+from hush_aggregator.exporting import ESTIMATE_COLUMNS, FORMATS, estimates_csv, need_arrow, reports_of
 from hush_aggregator.http.feed import ChangeFeed
 from hush_aggregator.http.latency import RequestLatency
 from hush_aggregator.http.schemas import (
@@ -139,6 +139,21 @@ async def get_all(
     results = [store.document(await store.result(task, number)) for number in range(start, end)]
     following = b'"next":%d,' % end if start < end <= latest else b""
     return Response(b'{%b"results":[%b],"v":1}' % (following, b",".join(results)), media_type=JSON)
+
+
+@result_routes.get("/all.csv", response_class=StreamingResponse, responses={200: {"content": {"text/csv": {}}}})
+async def get_all_as_csv(task_id: Id, store: StoreDep) -> Response:
+    """The estimates of all rounds as CSV: a line for each interval of each part, with exact numbers."""
+    task = await _task(task_id, store)
+    latest = await store.run(lambda opened: opened.latest_round(task.digest))
+
+    async def lines() -> AsyncIterator[str]:
+        yield f"{','.join(ESTIMATE_COLUMNS)}\n"
+        for number in range(latest + 1):
+            yield await store.run_slow(estimates_csv, await store.result(task, number))
+
+    headers = {"Content-Disposition": f'attachment; filename="{task_id}.csv"'}
+    return StreamingResponse(lines(), media_type="text/csv", headers=headers)
 
 
 @result_routes.get("/{number}", responses={200: {"model": ResultDocument}})

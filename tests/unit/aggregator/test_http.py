@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import page_tasks
 import pytest
 from http_world import BEARER, DRAFT, HEIGHTS, WAY, asked, make_store, writable
 from typer.testing import CliRunner
@@ -20,6 +21,7 @@ from hush_aggregator.intake import Backlog, IntakeStatus
 from hush_aggregator.metrics import MetricValues
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, TaskState
 from hush_aggregator.store.reading import _VERSION
+from hush_common.task import make_task
 
 OTHER = {**DRAFT, "epsilon": "2"}
 TOML = b'id = "new"\nepsilon = "1"\n[domain]\nkind = "bit"\n'
@@ -60,6 +62,48 @@ async def test_all_rounds_come_in_portions(path: Path) -> None:
         rest = (await client.get(f"/v1/tasks/heights/rounds/all?start={first['next']}")).json()
     assert [one["round"] for one in first["results"] + rest["results"]] == [0, 1, 2]
     assert "next" not in rest
+
+
+async def csv_of(path: Path, task: str) -> list[dict[str, str]]:
+    async with asked(Service(path)) as client:
+        answer = await client.get(f"/v1/tasks/{task}/rounds/all.csv")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{task}.csv"'
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
+
+
+async def test_the_table_of_estimates_has_every_interval_of_the_documents(path: Path) -> None:
+    async with asked(Service(path)) as client:
+        documents = (await client.get("/v1/tasks/heights/rounds/all")).json()["results"]
+    lines = await csv_of(path, "heights")
+    found = {
+        (int(one["round"]), one["about"]): [float(one["low"]), float(one["high"])] for one in lines if one["about"]
+    }
+    assert found == {
+        (one["round"], about): ends for one in documents for about, ends in one.get("intervals", {}).items()
+    }
+    for one in lines:
+        document = documents[int(one["round"])]
+        assert (one["task"], int(one["reports"])) == ("heights", document["n"])
+        assert one["estimate"] == (repr(document["mean"]) if document["n"] else "")
+        assert (one["confidence"], one["final"]) == ("0.95", "yes" if document.get("final") else "no")
+
+
+async def test_names_in_the_table_are_no_formulas_and_keep_their_quotes(tmp_path: Path) -> None:
+    labels = ["=1+1", "@x", 'a "b", c', "plain"]
+    task = make_task({"id": "way", "epsilon": "4", "domain": {"kind": "category", "labels": labels}})
+    with SqliteStore(tmp_path / "store") as store:
+        store.add_task(task)
+        page_tasks.count(store, task, labels * 50)
+    async with asked(Service(tmp_path / "store")) as client:
+        document = (await client.get("/v1/tasks/way/rounds/latest")).json()
+    lines = await csv_of(tmp_path / "store", "way")
+    assert list(dict.fromkeys(one["part"] for one in lines)) == ["'=1+1", "'@x", 'a "b", c', "plain"]
+    for number, category in enumerate(document["categories"]):
+        mine = [one for one in lines if one["part"].removeprefix("'") == labels[number]]
+        assert {one["estimate"] for one in mine} == {repr(category["frequency"])}
+        for kind, field in (("individual", "intervals"), ("simultaneous", "joint_intervals")):
+            ends = {one["about"]: [float(one["low"]), float(one["high"])] for one in mine if one["intervals"] == kind}
+            assert ends == category[field]
 
 
 async def test_the_list_is_that_of_the_command(path: Path) -> None:

@@ -16,9 +16,10 @@ from page_server import served
 
 from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
 from hush_aggregator.http.page.pages import assets
-from hush_aggregator.http.page.view import PER_PAGE, TaskStatus, TaskViews
+from hush_aggregator.http.page.view import LISTED, ListedState, ListOrder, TaskSearch, TaskStatus, TaskViews
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import SqliteReader, SqliteStore
+from hush_aggregator.store.base import TaskState
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
 
@@ -46,14 +47,14 @@ async def statements(path: Path, tasks: int) -> list[str]:
             store.add_task(task)
     asked: list[str] = []
     async with views(path) as there:
-        await there.some(1, NOW)
+        await there.some(TaskSearch(), NOW)
         await there.reading.run(lambda store: cast("SqliteReader", store)._connection.set_trace_callback(asked.append))
-        await there.some(1, NOW)
+        await there.some(TaskSearch(), NOW)
     return asked
 
 
 async def test_what_is_asked_of_the_store_does_not_grow_with_the_tasks_and_is_found_by_indexes(tmp_path: Path) -> None:
-    few, many = await statements(tmp_path / "few", 30), await statements(tmp_path / "many", 120)
+    few, many = await statements(tmp_path / "few", LISTED + 9), await statements(tmp_path / "many", 3 * LISTED)
     assert len(few) == len(many)
     with SqliteStore(tmp_path / "many") as store:
         plans = [
@@ -68,20 +69,54 @@ async def test_what_is_asked_of_the_store_does_not_grow_with_the_tasks_and_is_fo
 
 
 async def test_pages_have_all_tasks_once_and_those_that_are_over_come_last(tmp_path: Path) -> None:
-    tasks = bits(2 * PER_PAGE + 1)
+    tasks = bits(2 * LISTED + 1)
     with SqliteStore(tmp_path / "store") as store:
         for task in tasks:
             store.add_task(task)
         store.close_task("t000")
         page_tasks.count(store, tasks[1], [True] * 3)
     async with views(tmp_path / "store") as there:
-        pages = [await there.some(page, NOW) for page in (1, 2, 3, 99)]
-    found = [view.task.id for page, *_ in pages[:3] for view in page]
+        pages = [await there.some(TaskSearch(page=page), NOW) for page in (1, 2, 3, 99)]
+    found = [view.task.id for page in pages[:3] for view in page.views]
     assert found == [*(task.id for task in tasks[1:]), "t000"]
-    assert pages[3][0] == pages[2][0]
-    assert {rest for _, *rest_ in pages for rest in [tuple(rest_)]} == {(len(tasks), 3, 0)}
-    assert pages[2][0][0].status is TaskStatus.FINAL
-    assert [view.n for view in pages[0][0][:2]] == [3, 0]
+    assert pages[3].views == pages[2].views
+    assert {(page.total, page.found, page.pages, page.dropped) for page in pages} == {(len(tasks), len(tasks), 3, 0)}
+    assert [page.page for page in pages] == [1, 2, 3, 3]
+    assert pages[2].views[0].status is TaskStatus.FINAL
+    assert [view.n for view in pages[0].views[:2]] == [3, 0]
+
+
+async def listed(there: TaskViews, **search: object) -> list[str]:
+    found = await there.some(TaskSearch(**search), NOW)  # type: ignore[arg-type]
+    assert found.found == len(found.views)
+    return [view.task.id for view in found.views]
+
+
+async def test_tasks_are_found_by_their_words_and_state_and_sorted(tmp_path: Path) -> None:
+    words: tuple[dict[str, object], ...] = (
+        {"id": "heights", "title": "Größe", "purpose": "Better BUSES"},
+        {"id": "a-bus"},
+        {"id": "z", "title": "Ways"},
+    )
+    tasks = [make_task({"epsilon": "1", "domain": {"kind": "bit"}} | one) for one in words]
+    with SqliteStore(tmp_path / "store") as store:
+        for task in tasks:
+            store.add_task(task)
+        page_tasks.count(store, tasks[2], [True] * 3)
+        page_tasks.count(store, tasks[0], [True] * 2)
+        store.close_task("a-bus")
+        store.set_state("z", TaskState.WITHDRAWN)
+    async with views(tmp_path / "store") as there:
+        assert await listed(there) == ["heights", "z", "a-bus"]
+        assert await listed(there, text=" bus ") == ["heights", "a-bus"]
+        assert await listed(there, text="GRÖSSE") == ["heights"]
+        assert await listed(there, text="epsilon") == []  # words of the task, not of its document
+        assert await listed(there, order=ListOrder.NAME) == ["a-bus", "heights", "z"]  # a-bus, größe, ways
+        assert await listed(there, order=ListOrder.REPORTS) == ["z", "heights", "a-bus"]
+        assert await listed(there, state=ListedState.OPEN) == ["heights"]
+        assert await listed(there, state=ListedState.WITHDRAWN) == ["z"]
+        assert await listed(there, state=ListedState.ENDED) == ["a-bus"]
+        assert await listed(there, state=ListedState.ENDED, text="ways") == []
 
 
 async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made(tmp_path: Path) -> None:
@@ -97,11 +132,11 @@ async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made
         store.add_task(task)
         page_tasks.count(store, task, [True] * 7)
     async with views(tmp_path / "store", cast("Estimator", Slow())) as there:
-        (view,), *_ = await there.some(1, NOW)
+        (view,) = (await there.some(TaskSearch(), NOW)).views
         assert (view.result, view.n) == (None, 7)
         ready.set()
         while view.result is None:
-            (view,), *_ = await there.some(1, NOW)
+            (view,) = (await there.some(TaskSearch(), NOW)).views
         assert (view.result.n, view.n) == (7, 7)
 
 

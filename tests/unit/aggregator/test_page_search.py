@@ -54,7 +54,21 @@ async def names(client: httpx.AsyncClient, query: str) -> list[str]:
 async def test_a_search_and_a_page_show_their_categories(
     client: httpx.AsyncClient, query: str, found: list[str]
 ) -> None:
-    assert await names(client, query) == found
+    assert await names(client, f"order=task&{query}") == found
+
+
+async def test_the_largest_share_comes_first_unless_another_order_is_asked_for(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/v1/tasks/many/rounds/latest")).json()
+    shares = {one["label"]: one["frequency"] for one in document["categories"]}
+    wanted = sorted(LABELS, key=lambda label: -shares[label])
+    assert wanted[0] == LABELS[0]
+    for start in (0, PARTS_LISTED):
+        assert await names(client, f"start={start}") == wanted[start : start + PARTS_LISTED]
+    by_share, in_order = [(await client.get(f"/tasks/many?find=street{more}")).text for more in ("", "&order=task")]
+    assert 'href="/hush/tasks/many?find=street&amp;order=task#order"' in by_share
+    assert 'href="/hush/tasks/many?find=street#order"' in in_order
+    assert '<input type="hidden" name="order" value="task">' in in_order  # the next search keeps it
+    assert (await client.get("/tasks/many?order=luck")).status_code == 422
 
 
 async def test_a_row_has_the_same_figures_on_every_page(client: httpx.AsyncClient) -> None:

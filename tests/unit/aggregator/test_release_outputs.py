@@ -48,7 +48,7 @@ NOW = datetime(2026, 1, 5, tzinfo=UTC)
 PATHS = [
     *("/", "/tasks/slow", "/tasks/slow?round=1", "/v1/tasks", "/v1/tasks/slow", "/v1/tasks/slow/document"),
     *("/v1/tasks/slow/refusals", "/v1/refusals", "/v1/tasks/slow/rounds/latest", "/v1/tasks/slow/rounds/all"),
-    *("/v1/tasks/slow/rounds/0", "/v1/tasks/slow/rounds/1", "/readyz", "/metrics"),
+    *("/v1/tasks/slow/rounds/0", "/v1/tasks/slow/rounds/1", "/v1/tasks/slow/rounds/all.csv", "/readyz", "/metrics"),
 ]
 
 

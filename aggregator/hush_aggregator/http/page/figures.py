@@ -1,7 +1,6 @@
 """What the templates show of one round: figures, rounded for people and exact for programs, and charts."""
 
 import math
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
@@ -17,7 +16,7 @@ from hush_aggregator.estimate.estimates import (
 )
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
-from hush_aggregator.http.page.view import Point, TaskStatus, TaskView
+from hush_aggregator.http.page.view import Point, TaskStatus, TaskView, folded
 from hush_aggregator.presentation import MONITOR, NumberFormat, ReportProblem, interval_name, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, whole
@@ -132,27 +131,38 @@ class PartFigures:
     n: int | None = None
 
     @property
+    def is_share(self) -> bool:
+        """Whether it is a category; all of those have the same number of reports."""
+        return self.n is None
+
+    @property
     def ends(self) -> tuple[str, str]:
         return exact(self.axis.low), exact(self.axis.high)
 
 
 @dataclass(frozen=True, slots=True)
 class PartsPage:
-    """A page of a long table: parts whose names contain `text`, from the number `start` (from 0) of those on."""
+    """A page of a long table: parts whose names contain `text`, from the number `start` (from 0) of those on.
+
+    Categories are in the order of their shares, the largest first, or `in_order` of the task.
+    """
 
     text: str
+    in_order: bool
     start: int
     total: int  # parts on all pages
     rows: Sequence[PartFigures]
 
     @classmethod
-    def of(cls, parts: Sequence[PartFigures], text: str = "", start: int = 0) -> "PartsPage":
+    def of(cls, parts: Sequence[PartFigures], text: str = "", start: int = 0, *, in_order: bool = False) -> "PartsPage":
         """Return the page with the number `start`, or the last one. Case and width of letters do not matter."""
-        wanted = _folded(text)
-        found = [row for row in parts if wanted in _folded(row.name)] if wanted else parts
+        wanted = folded(text)
+        found = [row for row in parts if wanted in folded(row.name)] if wanted else list(parts)
+        if found and found[0].is_share and not in_order:
+            found.sort(key=lambda row: -math.inf if row.value is None else row.value, reverse=True)
         last = max(0, len(found) - 1)
         start = min(start, last) // PARTS_LISTED * PARTS_LISTED
-        return cls(text, start, len(found), found[start : start + PARTS_LISTED])
+        return cls(text, in_order, start, len(found), found[start : start + PARTS_LISTED])
 
     @property
     def previous(self) -> int | None:
@@ -162,10 +172,6 @@ class PartsPage:
     def next(self) -> int | None:
         end = self.start + PARTS_LISTED
         return end if end < self.total else None
-
-
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ The guard around the application tells browsers to load files of this service on
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -23,7 +23,7 @@ from hush_aggregator.explain import certainty, largest_loss
 from hush_aggregator.http.page.figures import FAILURES, Course, PartsPage, RoundFigures, Rounds, band_of, meaning
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
-from hush_aggregator.http.page.view import TaskView, TaskViews
+from hush_aggregator.http.page.view import ListedState, ListOrder, TaskList, TaskSearch, TaskView, TaskViews
 from hush_aggregator.result import utc_now
 from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
@@ -135,37 +135,58 @@ def render_message(here: str, now: datetime, title: str, status: int, base: str 
     return template.render(here=here, now=now, title=title, status=status, base=base)
 
 
-def render_index(
-    views: Sequence[TaskView],
-    here: str,
-    now: datetime,
-    *,
-    total: int,
-    page: int,
-    pages: int,
-    dropped: int = 0,
-    base: str = "",
-) -> str:
-    """Render a page (from 1) of the list of tasks; `dropped` counts messages that the broker dropped.
-
-    `base` is the path below which a proxy has the pages.
-    """
-    cards = [(view, RoundFigures.of(view), largest_loss(view.task)) for view in views]
-    context = {"cards": cards, "total": total, "page": page, "pages": pages, "dropped": dropped}
+def render_index(tasks: TaskList, here: str, now: datetime, base: str = "") -> str:
+    """Render a page of the list of tasks. `base` is the path below which a proxy has the pages."""
+    search = tasks.search
+    asked = {"find": search.text, "state": search.state, "order": search.order}
+    context = {
+        "tasks": tasks,
+        "cards": [(view, RoundFigures.of(view), largest_loss(view.task)) for view in tasks.views],
+        "asked": {name: str(value) for name, value in asked.items() if value},
+        "states": [(one.value, word) for one, word in _STATES.items()],
+        "orders": [(one.value, word) for one, word in _ORDERS.items()],
+    }
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="", base=base)
+
+
+_STATES = {
+    ListedState.ALL: "All",
+    ListedState.OPEN: "Open",
+    ListedState.WITHDRAWN: "Withdrawn",
+    ListedState.ENDED: "Ended",
+}
+_ORDERS = {ListOrder.STATE: "Open first", ListOrder.NAME: "By name", ListOrder.REPORTS: "Most reports first"}
+
+
+async def _search(
+    find: Annotated[str, Query(max_length=_LONGEST)] = "",
+    state: ListedState = ListedState.ALL,
+    order: ListOrder = ListOrder.STATE,
+    page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1,
+) -> TaskSearch:
+    return TaskSearch(find, state, order, page)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What an address chooses of a task: a round, and of many categories those with `text`, from number `start` on.
 
-    `goal` is the half-width that somebody wants, in the unit that the page shows.
+    `order` is `task` for categories in the order of the task, not by share. `goal` is the half-width that somebody
+    wants, in the unit that the page shows.
     """
 
     round: int | None = None
     text: str = ""
     start: int = 0
     goal: float | None = None
+    order: Literal["", "task"] = ""
+
+    @property
+    def asked(self) -> Mapping[str, str | int]:
+        """The part of the address that its links and forms keep."""
+        return {
+            name: value for name, value in (("round", self.round), ("order", self.order or None)) if value is not None
+        }
 
 
 async def _choice(
@@ -173,8 +194,9 @@ async def _choice(
     find: Annotated[str, Query(max_length=_LONGEST)] = "",
     start: Annotated[int, Query(ge=0, lt=_MOST_PARTS)] = 0,
     goal: Annotated[float | None, Query(gt=1e-12, lt=1e12)] = None,
+    order: Literal["", "task"] = "",
 ) -> Choice:
-    return Choice(number, find, start, goal)
+    return Choice(number, find, start, goal, order)
 
 
 def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice: Choice | None = None) -> str:
@@ -184,8 +206,10 @@ def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice
     return ENVIRONMENT.get_template("task.html").render(
         view=view,
         figures=figures,
-        shown=None if figures is None else PartsPage.of(figures.parts, choice.text, choice.start),
-        asked={} if choice.round is None else {"round": choice.round},
+        shown=None
+        if figures is None
+        else PartsPage.of(figures.parts, choice.text, choice.start, in_order=bool(choice.order)),
+        asked=choice.asked,
         goal=None if figures is None or figures.parts else figures.goal(choice.goal),
         course=Course.of(view),
         rounds=Rounds.of(view),
@@ -205,20 +229,17 @@ ViewsDep = Annotated[TaskViews, Depends(_views)]
 
 
 @page_routes.get("/")
-async def show_all(
-    request: Request, views: ViewsDep, page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1
-) -> Response:
+async def show_all(request: Request, views: ViewsDep, search: Annotated[TaskSearch, Depends(_search)]) -> Response:
     """All tasks."""
     now = utc_now()
     try:
-        shown, total, pages, dropped = await views.some(page, now)
+        tasks = await views.some(search, now)
     except StoreError:
         return _unread(request, now)
-    at = min(page, pages)
     here, minute = _here(request), _minute(now)
-    counts = {"total": total, "page": at, "pages": pages, "dropped": dropped}
-    seen = [str(minute), *counts.values(), *chain(*map(shown_of, shown))]
-    return _rendered(request, seen, lambda: render_index(shown, here, minute, **counts, base=_base(request)))
+    counts = tasks.total, tasks.found, tasks.page, tasks.pages, tasks.dropped
+    seen = [str(minute), *counts, *chain(*map(shown_of, tasks.views))]
+    return _rendered(request, seen, lambda: render_index(tasks, here, minute, _base(request)))
 
 
 @page_routes.get("/tasks/{task_id}")

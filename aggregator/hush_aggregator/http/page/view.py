@@ -1,20 +1,27 @@
 """What the page shows of a task, read from the store first, so that a page never waits for a slow estimate."""
 
 import asyncio
+import json
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
 from hush_aggregator.explain import release_rule
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result
-from hush_aggregator.store.base import Origin, StoreReader, TaskRow, TaskState
+from hush_aggregator.store.base import WHOLE_TASK, Origin, StoreReader, TaskRow, TaskState
 from hush_common.task import Task
 
-PER_PAGE = 24
+CARDS = 24
+"""The maximum number of tasks that are shown as cards; more are a list."""
+
+LISTED = 100
+"""The number of tasks on a page of the list."""
+
 _ROUNDS = 24
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
 _PATIENCE_OF_ONE_S = 5.0
@@ -133,6 +140,66 @@ class History:
         return tuple(point for point in points if point.n <= result.n)
 
 
+class ListedState(StrEnum):
+    """The tasks to list."""
+
+    ALL = ""
+    OPEN = "open"
+    WITHDRAWN = "withdrawn"
+    ENDED = "ended"
+
+
+class ListOrder(StrEnum):
+    """The order of a list of tasks."""
+
+    STATE = ""  # those that devices answer first, then by id
+    NAME = "name"
+    REPORTS = "reports"  # most first
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSearch:
+    """Which tasks to list, and how: those with `text` in their id, title or purpose."""
+
+    text: str = ""
+    state: ListedState = ListedState.ALL
+    order: ListOrder = ListOrder.STATE
+    page: int = 1  # from 1 on; one after the last is the last
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """A page of the list of tasks. `total` counts all tasks and `found` those that were searched for."""
+
+    search: TaskSearch
+    views: Sequence[TaskView]
+    total: int
+    found: int
+    pages: int
+    dropped: int = 0  # messages that the broker dropped since it started
+
+    @property
+    def page(self) -> int:
+        return min(self.search.page, self.pages)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is a list to search, and not a few cards."""
+        return self.total > CARDS
+
+
+_STATES = {
+    ListedState.OPEN: TaskState.OPEN,
+    ListedState.WITHDRAWN: TaskState.WITHDRAWN,
+    ListedState.ENDED: TaskState.CLOSED,
+}
+
+
+def folded(text: str) -> str:
+    """Return text for a search: case and width of letters do not matter."""
+    return unicodedata.normalize("NFKC", text).casefold().strip()
+
+
 @dataclass(slots=True)
 class TaskViews:
     """Reads views from a store."""
@@ -144,24 +211,26 @@ class TaskViews:
     def __post_init__(self) -> None:
         self.reading.on_result = self.history.add
 
-    async def some(self, page: int, now: datetime) -> tuple[list[TaskView], int, int, int]:
-        """Return the tasks of a page (from 1), and the numbers of tasks, pages and messages that the broker dropped."""
+    async def some(self, search: TaskSearch, now: datetime) -> TaskList:
+        """Return a page of the tasks that are searched for."""
 
-        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], int, int, int]:
+        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], tuple[int, int, int, int]]:
             rows = [row for row in store.task_rows() if row.payload]
-            rows.sort(key=lambda row: (_CLOSED_LAST[row.state], row.id))
-            pages = max(1, -(-len(rows) // PER_PAGE))
-            at = min(max(page, 1), pages)
-            shown = rows[(at - 1) * PER_PAGE : at * PER_PAGE]
-            return [_facts(store, row) for row in shown], len(rows), pages, store.broker().dropped or 0
+            found = _listed(store, rows, search)
+            size = LISTED if len(rows) > CARDS else CARDS
+            pages = max(1, -(-len(found) // size))
+            at = min(search.page, pages)
+            shown = found[(at - 1) * size : at * size]
+            counts = len(rows), len(found), pages, store.broker().dropped or 0
+            return [_facts(store, row) for row in shown], counts
 
-        facts, total, pages, dropped = await self.reading.run(read)
+        facts, counts = await self.reading.run(read)
         tasks = [self.reading.task(row.digest, row.payload) for row, *_ in facts]
         results = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
         views = []
         for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
             views.append(TaskView(task, row.state, row.origin, ended, now, result, n, latest=latest))
-        return views, total, pages, dropped
+        return TaskList(search, views, *counts)
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""
@@ -198,6 +267,31 @@ class TaskViews:
         self._making.discard(one)
         if not one.cancelled():
             one.exception()  # the next page asks for it too, and reports the error
+
+
+def _listed(store: StoreReader, rows: Sequence[TaskRow], search: TaskSearch) -> list[TaskRow]:
+    """Return the rows that are searched for, in order."""
+    found = list(rows)
+    if search.state:
+        marks = store.marks()
+        states = {row.id: TaskState.CLOSED if (row.digest, WHOLE_TASK) in marks else row.state for row in found}
+        found = [row for row in found if states[row.id] is _STATES[search.state]]
+    wanted = folded(search.text)
+    if wanted:
+        found = [row for row in found if any(wanted in folded(text) for text in (row.id, *_texts(row)))]
+    found.sort(key=lambda row: (_CLOSED_LAST[row.state], row.id))
+    if search.order is ListOrder.NAME:
+        found.sort(key=lambda row: folded(_texts(row)[0].strip() or row.id))
+    elif search.order is ListOrder.REPORTS:
+        reports = {one.id: one.latest for one in store.counts()}
+        found.sort(key=lambda row: -reports.get(row.id, 0))
+    return found
+
+
+def _texts(row: TaskRow) -> tuple[str, str]:
+    """Return title and purpose, without the work of reading all of a task."""
+    document = json.loads(row.payload)
+    return document.get("title", ""), document.get("purpose", "")
 
 
 def _facts(store: StoreReader, row: TaskRow) -> tuple[TaskRow, bool, int, int]:

@@ -34,11 +34,11 @@ function announce() {
   if (state.textContent !== words) state.textContent = words;
 }
 
-// A search shows what it finds while somebody types, by the address that the form has.
+// A search shows what it finds while somebody types or chooses, by the address that the form has.
 let typed;
 
 document.addEventListener("input", ({ target }) => {
-  if (target.id !== "find-text") return;
+  if (!target.form || target.form.id !== "find") return;
   clearTimeout(typed);
   typed = setTimeout(() => {
     const place = new URL(target.form.action);
@@ -47,6 +47,23 @@ document.addEventListener("input", ({ target }) => {
     hurry = true;
     changed();
   }, SEARCH_MS);
+});
+
+// The address of the page goes to another program, or to the clipboard. Browsers allow either only over TLS.
+if (navigator.share || navigator.clipboard) document.documentElement.classList.add("shares");
+
+document.addEventListener("click", async ({ target }) => {
+  if (!target.classList.contains("share")) return;
+  const url = location.href.replace(/#.*/, "");
+  try {
+    if (navigator.share) await navigator.share({ title: document.title, url });
+    else {
+      await navigator.clipboard.writeText(url);
+      state.textContent = "The link is copied.";
+    }
+  } catch (error) {
+    if (error.name !== "AbortError") state.textContent = "The browser does not allow that; copy the address.";
+  }
 });
 
 function alike(a, b) {
