@@ -13,10 +13,11 @@ from threading import Thread
 
 from servers import missing, need
 
-__all__ = ["CLIENT", "PORTS", "Port", "Session", "compiled", "hexadecimal", "micropython", "port_of"]
+__all__ = ["CLIENT", "C_PORT", "PORTS", "Port", "Session", "compiled", "hexadecimal", "micropython", "port_of"]
 
 CLIENT = Path(__file__).parents[1] / "client"
 PORTS = CLIENT / "ports"
+C_PORT = PORTS / "c"
 _DRIVERS = Path(__file__).parent / "ports"
 _PACKAGE = "out/micropython/node_modules/@micropython/micropython-webassembly-pyscript"
 _WEBASSEMBLY = Path(__file__).parents[1] / _PACKAGE / "micropython.mjs"
@@ -99,11 +100,11 @@ class Session:
 
 
 def compiled(
-    directory: Path, *, main: Path = _DRIVERS / "driver.c", library: Path = PORTS / "hush.c", sanitized: bool = True
+    directory: Path, *, main: Path = _DRIVERS / "driver.c", library: Path = C_PORT / "hush.c", sanitized: bool = True
 ) -> Path:
     """The C port with a main program; warnings are errors, and so is what the sanitizers find."""
     program = directory / main.stem
-    flags = [*_WARNINGS, *(_SANITIZERS if sanitized else []), *_spoiled_variables(), f"-I{PORTS}", "-o", str(program)]
+    flags = [*_WARNINGS, *(_SANITIZERS if sanitized else []), *_spoiled_variables(), f"-I{C_PORT}", "-o", str(program)]
     command = [need("gcc"), "-std=c11", *flags, str(library), str(main)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[:4000]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from port_programs import CLIENT, PORTS, micropython
+from port_programs import C_PORT, PORTS, micropython
 from servers import Mosquitto, need
 from serving import estimate, serving
 
@@ -134,7 +134,7 @@ def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
 
 def test_the_c_block_compiles(tmp_path: Path) -> None:
     (tmp_path / "answer_once.c").write_text(blocks("c")[0], encoding="utf-8")
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{CLIENT / 'ports'}", "-c"]
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{C_PORT}", "-c"]
     subprocess.run([need("gcc"), *flags, "answer_once.c"], cwd=tmp_path, check=True)
 
 

@@ -28,8 +28,10 @@ static int next_bytes(void *context, uint8_t *out, size_t count)
 
 static const char *word_of(hush_status status)
 {
-    static const char *const words[] = {"ok", "argument", "space", "random", "malformed", "task", "epsilon", "not_open",
-                                        "closed"};
+    static const char *const words[] = {
+        "ok",        "argument", "space",     "random", "malformed", "task",    "epsilon", "not_open", "closed",
+        "mechanism", "rounds",   "too_large", "spent",  "answered",  "changed", "storage", "none",
+    };
     return words[status];
 }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from port_cases import Case, reference
 from port_fuzz import RULES, Drawn, drawn
-from port_programs import PORTS, Port, Session, compiled, hexadecimal, port_of
+from port_programs import C_PORT, PORTS, Port, Session, compiled, hexadecimal, port_of
 
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
@@ -178,7 +178,7 @@ def test_a_slip_is_found(
 ) -> None:
     language, name, right, wrong = slip
     (tmp_path / "ports").mkdir()
-    for file in PORTS.iterdir():
+    for file in (*PORTS.iterdir(), *C_PORT.iterdir()):
         if file.is_file():
             (tmp_path / "ports" / file.name).write_bytes(file.read_bytes())
     changed = tmp_path / "ports" / name

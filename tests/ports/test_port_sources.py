@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from port_programs import PORTS
+from port_programs import C_PORT, PORTS
 from servers import need
 
 MODULES = {"os", "struct", "hashlib", "binascii"}
@@ -71,7 +71,7 @@ def c_words(source: str) -> set[str]:
 
 @pytest.mark.parametrize("name", ["hush.c", "hush.h", "hush_report.c"])
 def test_the_c_files_have_no_float_no_allocation_and_no_generator_of_their_own(name: str) -> None:
-    words = c_words((PORTS / name).read_text(encoding="utf-8"))
+    words = c_words((C_PORT / name).read_text(encoding="utf-8"))
     assert words & C_WORDS == set()
     assert len(words) > 50, "the words were found"
 
@@ -117,7 +117,7 @@ def test_what_a_node_port_must_not_have_is_seen(source: str) -> None:
 
 def test_a_device_without_an_operating_system_compiles_the_port_and_brings_its_own_randomness(tmp_path: Path) -> None:
     command = [need("gcc"), "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-DHUSH_NO_OS_RANDOM"]
-    subprocess.run([*command, "-c", str(PORTS / "hush.c"), "-o", str(tmp_path / "hush.o")], check=True)
+    subprocess.run([*command, "-c", str(C_PORT / "hush.c"), "-o", str(tmp_path / "hush.o")], check=True)
     names = subprocess.run(
         [need("nm"), "-u", str(tmp_path / "hush.o")], check=True, capture_output=True, text=True
     ).stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from port_cases import VECTORS
-from port_programs import PORTS, compiled
+from port_programs import C_PORT, compiled
 from terminal import at_terminal
 
 from hush_common.task import decode_task
@@ -24,7 +24,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("program"), main=PORTS / "hush_report.c")
+    return compiled(tmp_path_factory.mktemp("program"), main=C_PORT / "hush_report.c")
 
 
 @pytest.fixture

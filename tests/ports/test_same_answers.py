@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from port_cases import Case, cases, reference, some_task, some_value, vectors
-from port_programs import PORTS, Port, compiled, port_of
+from port_programs import C_PORT, PORTS, Port, compiled, port_of
 
 from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
@@ -165,7 +165,7 @@ NODE_SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
-    source = (PORTS / "hush.c").read_text(encoding="utf-8")
+    source = (C_PORT / "hush.c").read_text(encoding="utf-8")
     assert source.count(slip[0]) == 1
     (tmp_path / "hush.c").write_text(source.replace(*slip), encoding="utf-8")
     port = Port((str(compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)),))

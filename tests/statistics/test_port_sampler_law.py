@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from port_programs import PORTS, Port, compiled, hexadecimal, port_of
+from port_programs import C_PORT, Port, compiled, hexadecimal, port_of
 
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
@@ -94,7 +94,7 @@ SLIPS = {
 
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_law_that_is_wrong_in_the_c_source_is_seen(fits: Fits, tmp_path: Path, slip: str) -> None:
-    source = (PORTS / "hush.c").read_text(encoding="utf-8")
+    source = (C_PORT / "hush.c").read_text(encoding="utf-8")
     assert source.count(SLIPS[slip][0]) == 1
     (tmp_path / "hush.c").write_text(source.replace(*SLIPS[slip]), encoding="utf-8")
     port = Port((str(compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)),))

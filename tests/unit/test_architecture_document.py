@@ -59,7 +59,7 @@ def is_of(kind: type[Mechanism], name: str) -> bool:
 @cache
 def mentions() -> dict[str, set[str]]:
     """The files of the product that name each mechanism."""
-    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "client/ports").glob("*.[ch]")}
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "client/ports").rglob("*.[ch]")}
     found = {str(path.relative_to(ROOT)): re.findall(r'"[^"\n]*"', text) for path, text in sources.items()}
     for room in ("common", "client", "aggregator", "simulations"):
         for path in (ROOT / room).rglob("*.py"):

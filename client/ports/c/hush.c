@@ -1591,6 +1591,22 @@ const char *hush_message(hush_status status)
         return "the task has not opened yet";
     case HUSH_CLOSED:
         return "the task is closed";
+    case HUSH_MECHANISM:
+        return "this program does not have the task's mechanism; docs/ports.md lists what it has";
+    case HUSH_ROUNDS:
+        return "the task has several rounds, which this program does not answer";
+    case HUSH_TOO_LARGE:
+        return "the task is too large for this program; docs/ports.md lists its limits";
+    case HUSH_SPENT:
+        return "the answer would exceed this device's budget for the task's purpose";
+    case HUSH_ANSWERED:
+        return "this round was answered before; the same report is sent until it is acknowledged";
+    case HUSH_CHANGED:
+        return "another task was admitted under this id before; publish the changed one under a new id";
+    case HUSH_STORAGE:
+        return "the state of this device cannot be read, written or trusted; nothing was answered";
+    case HUSH_NONE:
+        return "there is no such record";
     }
     return "unknown status";
 }

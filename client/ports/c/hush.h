@@ -27,7 +27,15 @@ typedef enum {
     HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
     HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */
     HUSH_NOT_OPEN,  /* the task has not opened yet; task->opens says when it does */
-    HUSH_CLOSED     /* the task is closed, since task->closes */
+    HUSH_CLOSED,    /* the task is closed, since task->closes */
+    HUSH_MECHANISM, /* the task's mechanism is not one of this code */
+    HUSH_ROUNDS,    /* the task has several rounds, and this code answers one only */
+    HUSH_TOO_LARGE, /* the task, its table or its answer does not fit here */
+    HUSH_SPENT,     /* the budget of the task's purpose does not allow the answer */
+    HUSH_ANSWERED,  /* this round was answered before; the same bytes are sent again */
+    HUSH_CHANGED,   /* another task was admitted under this id */
+    HUSH_STORAGE,   /* the state cannot be read, written or trusted */
+    HUSH_NONE       /* there is no such record */
 } hush_status;
 
 /* What became of a value. No status is about one: whatever it is, a task is answered, or silence would tell of it.
