@@ -344,8 +344,8 @@ def check_round(task: Task, round_: int) -> None:
         raise NoRoundError("round", f"{round_} is not one of the {task.rounds} rounds of {task.id!r}")
 
 
-def give(store: StoreEditor, task: Task, field: str, origin: Origin) -> Given:
-    """Put a task into a store, whose aggregator publishes it.
+def stored_as(store: StoreReader, task: Task, field: str) -> TaskRow | None:
+    """Return the row of the stored task that a draft asks for again; None if its id is free.
 
     Raises:
         TakenError: another task has its id there.
@@ -353,18 +353,30 @@ def give(store: StoreEditor, task: Task, field: str, origin: Origin) -> Given:
     """
     row = store.task_row(task.id)
     if row is None:
-        there = store.add_task(task, origin)
-        if there == task.payload:
-            return Given(GIVEN, task)
-        row = row_of(store, task.id)  # somebody else was faster
-    kept = match_published(task, row.payload) if row.payload else None
+        return None
     asked, rule = f"the task {task.id!r}, digest {task.digest.hex()},", "and tasks never change; choose another id"
-    if kept is None:
+    if not row.payload or match_published(task, row.payload) is None:
         what = f"digest {row.digest.hex()}" + ("" if row.payload else ", which is forgotten")
         message = f"{asked} is not the one of this store under this id, {what}, {rule}"
         raise TakenError(field, message, task.digest, row.digest)
     if row.state is TaskState.CLOSED:
         raise ClosedError(field, f"{asked} is permanently closed, {rule}")
+    return row
+
+
+def give(store: StoreEditor, task: Task, field: str, origin: Origin) -> Given:
+    """Put a task into a store, whose aggregator publishes it.
+
+    Raises:
+        TakenError: another task has its id there.
+        ClosedError: it is closed there.
+    """
+    row = stored_as(store, task, field)
+    if row is None:
+        if store.add_task(task, origin) == task.payload:
+            return Given(GIVEN, task)
+        row = stored_as(store, task, field) or row_of(store, task.id)  # somebody else was faster
+    kept = match_published(task, row.payload) or task
     store.add_task(kept, origin)
     if row.state is TaskState.OPEN:
         return Given("already in the store", kept)

@@ -21,6 +21,7 @@ from hush_aggregator.http.connection import ACCEPTED_AT_ONCE, Connection, Connec
 from hush_aggregator.http.feed import ChangeFeed, event_routes
 from hush_aggregator.http.latency import LatencyMiddleware, RequestLatency
 from hush_aggregator.http.listen import BACKLOG
+from hush_aggregator.http.page.creating import creating_routes
 from hush_aggregator.http.page.pages import page_routes
 from hush_aggregator.http.page.rendered import RenderedPages
 from hush_aggregator.http.page.view import TaskViews
@@ -40,6 +41,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     api.metrics_routes,
     api.problem_routes,
     page_routes,
+    creating_routes,
 )
 
 

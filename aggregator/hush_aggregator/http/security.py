@@ -137,15 +137,19 @@ async def may_export(request: Request, service: ServiceDep, _: _Described) -> As
         yield
 
 
-async def may_write(request: Request, service: ServiceDep, _: _Described) -> AsyncIterator[None]:
-    """Refuse writing without the token of an administrator, or to a service that only reads."""
+async def may_check(request: Request, service: ServiceDep) -> str:
+    """Return the name of the token of an administrator; refuse others, and all if the service only reads."""
     if not service.write:
         raise ProblemError(
             ProblemType.READ_ONLY,
             "this service is read-only; its operator can enable writing with --http-write (hush http: --write)",
         )
-    name = check_token(administrators_of(service), headers_of(request.scope["headers"]))
-    async with _audited(request, service, name):
+    return check_token(administrators_of(service), headers_of(request.scope["headers"]))
+
+
+async def may_write(request: Request, service: ServiceDep, _: _Described) -> AsyncIterator[None]:
+    """Refuse writing without the token of an administrator, or to a service that only reads."""
+    async with _audited(request, service, await may_check(request, service)):
         yield
 
 
@@ -221,6 +225,12 @@ _HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"x-content-type-options": b"nosniff",
 }
+
+UNFRAMED: Mapping[str, str] = {
+    "content-security-policy": f"{_POLICY}; frame-ancestors 'none'",
+    "x-frame-options": "DENY",
+}
+"""Headers of a page with a field for a token: no other page may have it in a frame."""
 
 
 def _headers(frame_ancestors: tuple[str, ...]) -> dict[bytes, bytes]:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 ASSETS = "/assets/"
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
-_HTML = "text/html; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+"""The media type of a page."""
 _LONGEST = 500  # characters of one text: as long as a title may be
 _MARKS = 6  # combining marks on one letter: as many as any script needs, and no tower over the next line
 _HIDDEN = "\N{REPLACEMENT CHARACTER}"
@@ -135,8 +136,16 @@ def render_message(here: str, now: datetime, title: str, status: int, base: str 
     return template.render(here=here, now=now, title=title, status=status, base=base)
 
 
-def render_index(tasks: TaskList, here: str, now: datetime, base: str = "") -> str:
-    """Render a page of the list of tasks. `base` is the path below which a proxy has the pages."""
+def render_index(tasks: TaskList, here: str, now: datetime, base: str = "", *, is_open: bool = False) -> str:
+    """Render a page of the list of tasks.
+
+    Args:
+        tasks: to list.
+        here: the address of the page.
+        now: when it is rendered.
+        base: the path below which a proxy has the pages.
+        is_open: whether administrators may create tasks here.
+    """
     search = tasks.search
     asked = {"find": search.text, "state": search.state, "order": search.order}
     context = {
@@ -145,6 +154,7 @@ def render_index(tasks: TaskList, here: str, now: datetime, base: str = "") -> s
         "asked": {name: str(value) for name, value in asked.items() if value},
         "states": [(one.value, word) for one, word in _STATES.items()],
         "orders": [(one.value, word) for one, word in _ORDERS.items()],
+        "is_open": is_open,
     }
     return ENVIRONMENT.get_template("index.html").render(context, here=here, now=now, title="", base=base)
 
@@ -236,10 +246,12 @@ async def show_all(request: Request, views: ViewsDep, search: Annotated[TaskSear
         tasks = await views.some(search, now)
     except StoreError:
         return _unread(request, now)
-    here, minute = _here(request), _minute(now)
+    here, minute = here_of(request), _minute(now)
     counts = tasks.total, tasks.found, tasks.page, tasks.pages, tasks.dropped
     seen = [str(minute), *counts, *chain(*map(shown_of, tasks.views))]
-    return _rendered(request, seen, lambda: render_index(tasks, here, minute, _base(request)))
+    return _rendered(
+        request, seen, lambda: render_index(tasks, here, minute, base_of(request), is_open=_service(request).write)
+    )
 
 
 @page_routes.get("/tasks/{task_id}")
@@ -253,10 +265,10 @@ async def show_one(
     except StoreError:
         return _unread(request, now)
     if view is None:
-        return _html(render_message(_here(request), now, "There is no such task", 404, _base(request)), 404)
-    here, minute = _here(request), _minute(now)
+        return _html(render_message(here_of(request), now, "There is no such task", 404, base_of(request)), 404)
+    here, minute = here_of(request), _minute(now)
     seen = [str(minute), *shown_of(view)]
-    return _rendered(request, seen, lambda: render_task(view, here, minute, _base(request), choice))
+    return _rendered(request, seen, lambda: render_task(view, here, minute, base_of(request), choice))
 
 
 @page_routes.get("/assets/{name}")
@@ -271,16 +283,24 @@ async def show_asset(name: str) -> Response:
 
 def _unread(request: Request, now: datetime) -> Response:
     """Answer without the reason: operators find it in `/readyz`."""
-    return _html(render_message(_here(request), now, "The figures cannot be read right now", 503, _base(request)), 503)
+    return _html(
+        render_message(here_of(request), now, "The figures cannot be read right now", 503, base_of(request)), 503
+    )
 
 
-def _base(request: Request) -> str:
-    return cast("Service", request.app.state.service).root_path
+def base_of(request: Request) -> str:
+    """Return the path below which a proxy has the pages."""
+    return _service(request).root_path
 
 
-def _here(request: Request) -> str:
+def _service(request: Request) -> "Service":
+    return cast("Service", request.app.state.service)
+
+
+def here_of(request: Request) -> str:
+    """Return the address of the page that is asked for, as links have it."""
     query = f"?{request.url.query}" if request.url.query else ""
-    return f"{_base(request)}{request.url.path}{query}"
+    return f"{base_of(request)}{request.url.path}{query}"
 
 
 def _minute(now: datetime) -> datetime:
@@ -290,8 +310,8 @@ def _minute(now: datetime) -> datetime:
 
 def _rendered(request: Request, seen: Shown, render: Callable[[], str]) -> Response:
     pages = cast("RenderedPages", request.app.state.pages)
-    return Response(pages.get(_here(request), seen, render), media_type=_HTML)
+    return Response(pages.get(here_of(request), seen, render), media_type=HTML)
 
 
 def _html(text: str, status: int = 200) -> Response:
-    return Response(text, status, media_type=_HTML)
+    return Response(text, status, media_type=HTML)
