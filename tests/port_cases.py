@@ -3,32 +3,72 @@
 import json
 import random
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
-from port_programs import hexadecimal
+from port_programs import FEATURES, hexadecimal
 
-from hush_client.privacy.decision import Decision
+from hush_client.policy import Policy
+from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.draw import draw
+from hush_client.receipt import Reason
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
+from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import report_topic
-from hush_common.wire import encode_frame, encode_json
+from hush_common.wire import Report, encode_frame, encode_json
 
-__all__ = ["VECTORS", "Case", "cases", "reference", "some_task", "some_value", "vectors"]
+__all__ = [
+    "VECTORS",
+    "VECTORS_FILE",
+    "Answer",
+    "Case",
+    "answer_of",
+    "answers_from_memory",
+    "cases",
+    "needs_of",
+    "reference",
+    "some_task",
+    "some_value",
+    "vectors",
+]
 
-VECTORS = json.loads((Path(__file__).parent / "vectors" / "v1" / "answers.json").read_text(encoding="utf-8"))
+VECTORS_FILE = Path(__file__).parent / "vectors" / "v1" / "answers.json"
+
+
+def _vectors() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(VECTORS_FILE.read_text(encoding="utf-8"))
+    for vector in (*document["answers"], *document["sticky"]):
+        vector["task"] = document["tasks"][vector["task"]]
+    return document
+
+
+VECTORS = _vectors()
 """Tasks, values and random bytes, and the reports that they make."""
 
 EPSILONS = ["0.000001", "1e-6", "1", "50", "5e1", "0.5", "1.098613", "0.123456789012345678", "3.3e-5", "007", "49.999"]
 EDGES = ["0", "-0", "1e-999", "5e-324", "2.5e-324", ".5", "5.", "+1", "1.7976931348623157e308"]
 BEYOND = ["1e400", "-1e999", "1e1000", "-1e999999999", "inf", "+INF", "-Infinity", "1.7976931348623159e308", "0e99999"]
 NO_NUMBERS = [None, "", ".", "e5", "1e", "0x1", "nan", "-nan", "infinite", "1_0", " 1", "1,5", "--1", "1e+", "9" * 101]
+
+
+def needs_of(task: Task) -> frozenset[str]:
+    """The features that a port needs for a task."""
+    found = {
+        task.mechanism: task.mechanism in FEATURES,
+        "coins": task.parameters.coins is not None,
+        "offers": bool(task.offers),
+        "rounds": task.round_every is not None,
+        "sticky": task.repeat == "sticky",
+    }
+    return frozenset(name for name, needed in found.items() if needed)
 
 
 class ScriptEndsError(Exception):
@@ -57,27 +97,87 @@ class Case:
     data: bytes
     now: int = 0
     sender: str = "dev:1@x.y_z-0"
+    most: str = "50"  # the limit of the device
 
     @property
     def order(self) -> str:
         value = "none" if self.value is None else hexadecimal(self.value)
         words = [value, hexadecimal(self.task.payload), hexadecimal(self.data)]
-        return " ".join([f"answer 50 {self.now}", self.sender, *words])
+        return " ".join([f"answer {self.most} {self.now}", self.sender, *words])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A report of the Python client, and what was decided before it was drawn."""
+
+    report: Report
+    value: str  # used, moved or replaced
+    left: int  # random bytes that were not used
+    offer: int
+    cost: Fraction
+    topic: str
+
+    def facts(self, task: Task) -> str:
+        """The answer as a port writes it."""
+        body, frame = ",".join(map(str, self.report.body)), encode_frame((self.report,)).hex()
+        facts = [task.digest.hex(), self.report.id.hex(), body, self.value, self.left, self.topic, frame]
+        return " ".join([*map(str, facts), encode_json(task.id, self.report).decode()])
+
+    def document(self, task: Task) -> dict[str, Any]:
+        """The answer as a vector has it."""
+        frame, text = encode_frame((self.report,)).hex(), encode_json(task.id, self.report).decode()
+        decided = {
+            "round": self.report.round,
+            "offer": self.offer,
+            "cost": f"{self.cost.numerator}/{self.cost.denominator}",
+        }
+        drawn = {"became": self.value, "id": self.report.id.hex(), "body": list(self.report.body)}
+        return {**decided, **drawn, "topic": self.topic, "frame": frame, "json": text}
+
+
+_REFUSALS = {Reason.EPSILON_TOO_LARGE: "epsilon", Reason.NOT_OPEN: "not_open", Reason.CLOSED: "closed"}
+
+
+def answer_of(
+    case: Case, monkeypatch: pytest.MonkeyPatch, rng: Script | None = None, memory: Memory | None = None
+) -> Answer | str:
+    """The answer of a device that has spent nothing, or the word of a port for a refusal."""
+    return _answer(case, monkeypatch, Script(case.data) if rng is None else rng, memory)[0]
+
+
+def _answer(
+    case: Case, monkeypatch: pytest.MonkeyPatch, rng: Script, memory: Memory | None
+) -> tuple[Answer | str, Memory | None]:
+    task, now = case.task, datetime.fromtimestamp(case.now, UTC)
+    policy, history = Policy(case.most, 999, sticky=True), SpendingHistory(charged=memory is not None)
+    receipt, decision = decide(task, policy, history, room=True, time=DecisionTime(now))
+    if decision is None:
+        return _REFUSALS[receipt.reason], None  # type: ignore[index]  # no other is met
+    monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
+    reading = task.domain.read(None if case.value is None else task.domain.parse(case.value))
+    try:
+        drawn = draw(replace(decision, memory=memory), reading, rng)
+    except ScriptEndsError:
+        return "random", None
+    about = reading.coercion, len(rng.data), decision.offer, decision.cost, report_topic(task.id, case.sender)
+    return Answer(drawn.report, *about), drawn.memory or memory
+
+
+def answers_from_memory(
+    task: Task, sender: str, given: Sequence[tuple[int, str | None]], data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Answer]:
+    """The answers to a sticky task at some times and with some values, with one memory."""
+    rng, memory = Script(data), None
+    for now, value in given:
+        answer, memory = _answer(Case(task, value, b"", now, sender), monkeypatch, rng, memory)
+        assert isinstance(answer, Answer)
+        yield answer
 
 
 def reference(case: Case, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The outcome by the Python client. (Whether a task is open is asked elsewhere: its round is taken to be 0.)"""
-    task, rng = case.task, Script(case.data)
-    monkeypatch.setattr("hush_common.rng.token_bytes", rng.token_bytes)
-    reading = task.domain.read(None if case.value is None else task.domain.parse(case.value))
-    decision = Decision(task, round=0, offer=0, cost=task.epsilon, repeats=False, memory=None, not_before=0, delay=0)
-    try:
-        report = draw(decision, reading, rng).report
-    except ScriptEndsError:
-        return "random"
-    facts = [case.task.digest.hex(), report.id.hex(), report.body[0], reading.coercion, len(rng.data)]
-    texts = [report_topic(task.id, case.sender), encode_frame((report,)).hex(), encode_json(task.id, report).decode()]
-    return " ".join(["ok", *map(str, [*facts, *texts])])
+    """The outcome by the Python client."""
+    answer = answer_of(case, monkeypatch)
+    return answer if isinstance(answer, str) else f"ok {answer.facts(case.task)}"
 
 
 def some_number(source: random.Random) -> float:
@@ -148,4 +248,5 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 def vectors() -> Iterator[Case]:
     for vector in VECTORS["answers"]:
         task = decode_task(vector["task"].encode())
-        yield Case(task, vector["value"], bytes.fromhex(vector["random"]), vector["now"], vector["sender"])
+        about = vector["now"], vector["sender"], vector["most"]
+        yield Case(task, vector["value"], bytes.fromhex(vector["random"]), *about)

@@ -1,4 +1,13 @@
-"""The ports of the client to other languages as programs that tests talk to: one order a line, one outcome a line."""
+"""The ports of the client to other languages as programs that tests talk to: one order a line, one outcome a line.
+
+The orders are described in tests/ports/driver.c. A port with `FEATURES` has these, too. BODY has its integers separated
+by commas; of several offers a device takes the largest up to MAX.
+
+    decide MAX NOW PAYLOAD                                  -> ok ROUND OFFER COST
+    sticky MAX SENDER PAYLOAD RANDOM NOW VALUE [NOW VALUE …] -> ok DIGEST ID BODY BECAME LEFT TOPIC FRAME JSON [| …]
+
+COST is a fraction in lowest terms, `1/3`. The answers of `sticky` are from one memory, drawn with the first of them.
+"""
 
 import shutil
 import subprocess
@@ -13,7 +22,18 @@ from threading import Thread
 
 from servers import missing, need
 
-__all__ = ["CLIENT", "C_PORT", "PORTS", "Port", "Session", "compiled", "hexadecimal", "micropython", "port_of"]
+__all__ = [
+    "CLIENT",
+    "C_PORT",
+    "FEATURES",
+    "PORTS",
+    "Port",
+    "Session",
+    "compiled",
+    "hexadecimal",
+    "micropython",
+    "port_of",
+]
 
 CLIENT = Path(__file__).parents[1] / "client"
 PORTS = CLIENT / "ports"
@@ -25,6 +45,13 @@ _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wer
 _SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
+FEATURES = frozenset({"table", "subset_selection", "vector", "coins", "offers", "rounds", "sticky"})
+"""What a task may need in addition to `laplace`, `multilevel`, `randomized_response` and one round."""
+
+_SUPPORTED: dict[str, frozenset[str]] = {"c": frozenset(), "node": frozenset(), "micropython": frozenset()}
+"""The features that each port has. Where one has all, its line here becomes `FEATURES`."""
+
+
 @dataclass(frozen=True)
 class Port:
     """A port, ready to be asked.
@@ -33,12 +60,14 @@ class Port:
         command: runs it; a script of random bytes may follow.
         in_order: whether it reads a task from left to right, and so meets the same one of several faults first as
             others do. The rest parse JSON before they look at a field.
+        features: which of `FEATURES` it has.
         is_slow: whether it takes about twenty times as long as the others: MicroPython, most of all in WebAssembly.
     """
 
     command: tuple[str, ...]
     in_order: bool = True
     is_slow: bool = False
+    features: frozenset[str] = frozenset()
 
     def share(self, count: int) -> int:
         """How many of `count` inputs this port gets: a slow one a fifth, for `cpython` runs all with the same file."""
@@ -120,15 +149,16 @@ def _spoiled_variables() -> list[str]:
 
 def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
     """The port to `"c"`, `"node"` or `"micropython"`; `"cpython"` is the latter's file under the tests' interpreter."""
+    features = _SUPPORTED["micropython" if language == "cpython" else language]
     match language:
         case "c":
-            return Port((str(compiled(directory)),))
+            return Port((str(compiled(directory)),), features=features)
         case "node":
-            return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False)
+            return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False, features=features)
         case "micropython":
-            return Port((*micropython(_DRIVERS / "driver.py"), str(client)), is_slow=True)
+            return Port((*micropython(_DRIVERS / "driver.py"), str(client)), is_slow=True, features=features)
         case _:
-            return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)))
+            return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)), features=features)
 
 
 def micropython(program: Path, *reads: Path) -> list[str]:

@@ -31,7 +31,7 @@ SEED, SOAK_SEED = 20261122, 20261123
 SECONDS = float(os.environ.get("HUSH_FUZZ_SECONDS", "4"))
 NOW = 1767225600
 BATCH = 100
-REFUSALS = {"malformed", "task", "epsilon"}
+REFUSALS = {"malformed", "task", "mechanism", "rounds", "epsilon"}
 TIMES = {"not_open", "closed"}
 
 

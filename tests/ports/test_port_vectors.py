@@ -1,16 +1,17 @@
 """The published vectors, from the side of a device: what to write, and what to refuse."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from port_cases import VECTORS, reference, vectors
-from port_programs import Port, hexadecimal
+from port_cases import VECTORS, Answer, answer_of, answers_from_memory, reference, vectors
+from port_programs import FEATURES, Port, hexadecimal
 
 from hush_common.epsilon import parse_epsilon, weight_of_lie
 from hush_common.errors import TaskError
-from hush_common.task import decode_task
+from hush_common.task import Task, decode_task
 
 GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").read_text(encoding="utf-8"))
 HEIGHTS = VECTORS["answers"][0]
@@ -24,19 +25,90 @@ def packed(numbers: list[int]) -> str:
     return "".join(number.to_bytes(8, "big", signed=True).hex() for number in numbers) or "-"
 
 
-def facts_of(vector: dict[str, Any]) -> str:
-    facts = [vector["id"], str(vector["body"]), vector["became"], "0"]
+def supported(port: Port, vectors: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The vectors that a port has the features for."""
+    return [vector for vector in vectors if port.features.issuperset(vector["needs"])]
+
+
+def facts_of(task: Task, vector: dict[str, Any]) -> str:
+    """An answer as a port writes it."""
+    facts = [vector["id"], ",".join(map(str, vector["body"])), vector["became"], "0"]
     facts += [vector["topic"], vector["frame"], vector["json"]]
-    return " ".join(["ok", decode_task(vector["task"].encode()).digest.hex(), *facts])
+    return " ".join([task.digest.hex(), *facts])
+
+
+def outcome_of(vector: dict[str, Any]) -> str:
+    return f"ok {facts_of(decode_task(vector['task'].encode()), vector)}"
+
+
+def answer_order(vector: dict[str, Any]) -> str:
+    value = "none" if vector["value"] is None else hexadecimal(vector["value"])
+    words = [vector["sender"], value, hexadecimal(vector["task"]), hexadecimal(bytes.fromhex(vector["random"]))]
+    return " ".join(["answer", vector["most"], str(vector["now"]), *words])
+
+
+def test_the_vectors_have_every_feature() -> None:
+    found = [need for vector in (*VECTORS["answers"], *VECTORS["sticky"]) for need in vector["needs"]]
+    assert set(found) == FEATURES
+    assert len(VECTORS["answers"]) > 600
 
 
 def test_the_python_client_makes_the_reports_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [reference(case, monkeypatch) for case in vectors()] == [facts_of(v) for v in VECTORS["answers"]]
+    assert [reference(case, monkeypatch) for case in vectors()] == [outcome_of(v) for v in VECTORS["answers"]]
+
+
+def test_the_python_client_decides_as_the_vectors_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for case, vector in zip(vectors(), VECTORS["answers"], strict=True):
+        answer = answer_of(case, monkeypatch)
+        assert isinstance(answer, Answer)
+        cost = f"{answer.cost.numerator}/{answer.cost.denominator}"
+        assert (answer.report.round, answer.offer, cost) == (vector["round"], vector["offer"], vector["cost"])
 
 
 def test_a_port_makes_the_reports_of_the_vectors(port: Port) -> None:
-    for vector, outcome in zip(VECTORS["answers"], port.ask([case.order for case in vectors()]), strict=True):
-        assert outcome == facts_of(vector), vector["name"]
+    asked = supported(port, VECTORS["answers"])
+    for vector, outcome in zip(asked, port.ask([answer_order(vector) for vector in asked]), strict=True):
+        assert outcome == outcome_of(vector), vector["name"]
+
+
+def test_a_port_decides_as_the_vectors_say(port: Port) -> None:
+    """Before any value is read: the round, the offer that the limit of the device allows, and what it costs."""
+    asked = [vector for vector in supported(port, VECTORS["answers"]) if port.features]
+    orders = [f"decide {vector['most']} {vector['now']} {hexadecimal(vector['task'])}" for vector in asked]
+    for vector, outcome in zip(asked, port.ask(orders), strict=True):
+        assert outcome == f"ok {vector['round']} {vector['offer']} {vector['cost']}", vector["name"]
+
+
+def sticky_order(vector: dict[str, Any]) -> str:
+    words = [vector["most"], vector["sender"], hexadecimal(vector["task"]), vector["random"]]
+    for one in vector["answers"]:
+        words += [str(one["now"]), "none" if one["value"] is None else hexadecimal(one["value"])]
+    return " ".join(["sticky", *words])
+
+
+def sticky_outcome(vector: dict[str, Any], outcome: str) -> str:
+    """The answers of the vector as a port writes them, with the random bytes left that the outcome has."""
+    task, found = decode_task(vector["task"].encode()), outcome.removeprefix("ok ").split(" | ")
+    lines = []
+    for one, line in zip(vector["answers"], found, strict=True):
+        words = facts_of(task, one).split(" ")
+        lines.append(" ".join([*words[:4], line.split(" ")[4], *words[5:]]))
+    assert found[-1].split(" ")[4] == "0", "everything is drawn"
+    return f"ok {' | '.join(lines)}"
+
+
+def test_the_python_client_answers_from_memory_as_the_vectors_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    for vector in VECTORS["sticky"]:
+        task, given = decode_task(vector["task"].encode()), [(one["now"], one["value"]) for one in vector["answers"]]
+        found = answers_from_memory(task, vector["sender"], given, bytes.fromhex(vector["random"]), monkeypatch)
+        outcome = f"ok {' | '.join(answer.facts(task) for answer in found)}"
+        assert outcome == sticky_outcome(vector, outcome), vector["name"]
+
+
+def test_a_port_answers_from_memory_as_the_vectors_say(port: Port) -> None:
+    asked = supported(port, VECTORS["sticky"])
+    for vector, outcome in zip(asked, port.ask([sticky_order(vector) for vector in asked]), strict=True):
+        assert outcome == sticky_outcome(vector, outcome), vector["name"]
 
 
 def test_the_weights_of_the_vectors_are_those_of_the_python_client() -> None:
@@ -55,9 +127,20 @@ def test_the_python_client_refuses_the_tasks_that_are_not_legal() -> None:
 
 
 def test_a_port_refuses_a_task_that_it_does_not_understand_completely(port: Port) -> None:
-    orders = [f"answer 50 0 dev 31 {vector['payload'] or '-'} {'00' * 400}" for vector in VECTORS["refused_tasks"]]
-    for vector, outcome in zip(VECTORS["refused_tasks"], port.ask(orders), strict=True):
+    asked = [vector for vector in VECTORS["refused_tasks"] if "needs" not in vector]
+    orders = [f"answer 50 0 dev 31 {vector['payload'] or '-'} {'00' * 400}" for vector in asked]
+    for vector, outcome in zip(asked, port.ask(orders), strict=True):
         assert port.agrees(outcome, vector["refusal"], among={"malformed", "task"}), vector["name"]
+
+
+def test_a_port_refuses_a_task_that_needs_a_feature_it_does_not_have(port: Port) -> None:
+    asked = [vector for vector in VECTORS["refused_tasks"] if "needs" in vector]
+    outcomes = port.ask([f"answer 50 {OPENS} dev 31 {vector['payload']} {'05' * 4000}" for vector in asked])
+    for vector, outcome in zip(asked, outcomes, strict=True):
+        if port.features.issuperset(vector["needs"]):
+            assert outcome.split()[0] in ("ok", "random"), vector["name"]
+        else:
+            assert outcome in ("task", "mechanism", "rounds"), vector["name"]
 
 
 def order(vector: dict[str, Any], *, most: str = "4", now: int = OPENS, value: str = "172") -> str:
