@@ -153,7 +153,7 @@ def _draw(
         axes = figure.subplots()
         days = np.array(DAYS)
         exact = [_exact(day) for day in DAYS]
-        axes.plot(days, exact, color=palette.noisy, lw=1.4, ls=(0, (4, 3)), label="fresh noise every day, exact")
+        axes.plot(days, exact, color=palette.noisy, lw=1.4, ls=(0, (4, 3)), label="fresh noise every day, theory")
         axes.plot(days, [naive[day] for day in DAYS], "o-", color=palette.noisy, lw=2, label="fresh noise every day")
         axes.plot(days, [_at(same, day) for day in DAYS], "o-", color=palette.true, lw=2, label="hush, one purpose")
         axes.plot(
@@ -162,12 +162,12 @@ def _draw(
             "s-",
             color=palette.third,
             lw=2,
-            label="hush, a new purpose a day, total 4",
+            label="hush, a new purpose a day, ε = 4 in all",
         )
         logarithmic(axes, "xy")
         axes.set_xlabel("days on which the device was asked")
         axes.set_ylabel("error of the attacker, cm")
         axes.set_title("Asking for one height, day after day")
-        axes.legend()
+        axes.legend(fontsize=10)
         figure.draw_without_rendering()
     return figure

@@ -21,6 +21,7 @@ from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
 from hush_attacks.demonstration import Demonstration
 from hush_common.aio import run_blocking
+from hush_common.formatting import whole
 from hush_common.mechanisms import Mechanism
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
@@ -175,28 +176,26 @@ def _robust(result: Result, alone: Result) -> float | None:
 
 def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
     extreme = "reports the extreme"
-    bars = (
-        ("laplace: mean", f"laplace, {extreme}, {{}}: shift", palette.noisy),
-        ("laplace: winsorised mean", f"laplace, {extreme}, {{}}: winsorised shift", palette.third),
-        ("the mechanism that hush chooses", f"auto, {extreme}, {{}}: shift", palette.true),
+    marks = (
+        ("o", "laplace: mean", f"laplace, {extreme}, {{}}: shift", palette.noisy),
+        ("s", "laplace: winsorised mean", f"laplace, {extreme}, {{}}: winsorised shift", palette.third),
+        ("^", "the mechanism that hush chooses", f"auto, {extreme}, {{}}: shift", palette.true),
     )
     with styled(palette):
         figure = canvas(3.7)
         axes = figure.subplots()
         x = np.arange(len(_LIARS))
-        for place, (name, key, color) in enumerate(bars):
-            axes.bar(
-                x + 0.27 * (place - 1),
-                [abs(figures[key.format(many)]) for many in _LIARS],
-                0.25,
-                color=color,
-                label=name,
-            )
+        for sign, name, key, color in marks:
+            moved = [abs(figures[key.format(many)]) for many in _LIARS]
+            axes.plot(x, moved, sign, color=color, ms=9, label=name)  # a bar on this axis begins nowhere
         logarithmic(axes, "y")
-        axes.set_ylim(top=30 * axes.get_ylim()[1])  # the legend is above the bars
+        low, high = axes.get_ylim()
+        axes.set_ylim(low / 1.5, 30 * high)  # the legend is above the points
+        axes.set_xlim(-0.5, len(_LIARS) - 0.5)
+        axes.grid(axis="y", color=palette.faint, alpha=0.25, lw=0.6)
         axes.set_xticks(x, [f"{many} liars" if many > 1 else "1 liar" for many in _LIARS])
         axes.set_ylabel("the mean moves by, cm")
-        axes.set_title(f"False reports among {HONEST} honest ones")
+        axes.set_title(f"False reports among {whole(HONEST)} honest ones")
         axes.legend()
         figure.draw_without_rendering()
     return figure

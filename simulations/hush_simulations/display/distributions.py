@@ -7,7 +7,7 @@ smooth as the law.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from hush_simulations.engines.bulk.cells import MISSING, Cells, Places, cells_of
 from hush_simulations.engines.bulk.draws import people_of
 from hush_simulations.engines.bulk.laws import law_of
 from hush_simulations.engines.experiment import Experiment, offers_of
-from hush_simulations.results.run import Run
+from hush_simulations.results.run import Run, target_of
 from hush_simulations.scenarios.population import Value
 
 _MOST_DRAWN = 1 << 17
@@ -135,22 +135,37 @@ def estimate_ranges(run: Run) -> list[Range]:
     pooled, methods = result.estimate.pooled, result.estimate.methods
     means = dict.fromkeys(result.intervals, result.mean) | ({POPULATION: pooled.mean} if pooled else {})
     return [
-        Range(interval_name(target, methods.get(target, "")), *ends, means[target], run.truth.get(target))
+        Range(
+            interval_name(target, methods.get(target, "")),
+            *ends,
+            means[target],
+            run.truth.get(target_of(target, methods)),
+        )
         for target, ends in result.intervals.items()
     ]
 
 
-def part_range(run: Run, place: int) -> Range | None:
-    """Return the interval of a category or coordinate for the reporters, in per cent of its range; None without one."""
+def part_interval(run: Run, place: int) -> Range | None:
+    """Return the interval of a category or coordinate for the reporters, in its unit; None without one."""
     one = run.result.parts[place] if run.result.parts else None
     if one is None or one.mean is None or REPORTERS not in one.intervals:
         return None
-    domain = run.task.domain
-    part, truth = domain.parts[place], run.score.parts[one.name].truth.get(REPORTERS)
-    low, high = (per_cent_of(part, end) for end in one.intervals[REPORTERS])
-    text = NumberFormat.of_part(one, is_share=domain.is_share).value(one.mean)
-    return Range(
-        one.name, low, high, per_cent_of(part, one.mean), None if truth is None else per_cent_of(part, truth), text
+    text = NumberFormat.of_part(one, is_share=run.task.domain.is_share).value(one.mean)
+    truth = run.score.parts[one.name].truth.get(REPORTERS)
+    return Range(one.name, *one.intervals[REPORTERS], one.mean, truth, text)
+
+
+def part_range(run: Run, place: int) -> Range | None:
+    """Return `part_interval` in per cent of the range of the part."""
+    one, part = part_interval(run, place), run.task.domain.parts[place]
+    if one is None:
+        return None
+    return replace(
+        one,
+        low=per_cent_of(part, one.low),
+        high=per_cent_of(part, one.high),
+        value=None if one.value is None else per_cent_of(part, one.value),
+        truth=None if one.truth is None else per_cent_of(part, one.truth),
     )
 
 

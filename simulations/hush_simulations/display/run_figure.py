@@ -16,6 +16,7 @@ from hush_common.formatting import exact, whole
 from hush_simulations.display.distributions import (
     Distribution,
     estimate_ranges,
+    part_interval,
     part_range,
     per_cent_of,
     reported_numbers,
@@ -26,7 +27,7 @@ from hush_simulations.display.distributions import (
     true_vectors,
     without_tails,
 )
-from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, styled
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, mark_truth, styled
 from hush_simulations.display.table import epsilon_in_words
 from hush_simulations.engines.experiment import NOT_PRIVATE
 from hush_simulations.results.run import Run
@@ -48,7 +49,7 @@ _LEGEND = 10.5
 
 def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Palette) -> None:
     """Draw the three panels, one below the other."""
-    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 3.6))
+    top, middle, bottom = figure.subplots(3, 1, height_ratios=(3, 3, 4.2))
     top.set_title("Kept by the devices")
     middle.set_title("Received")
     domain = run.task.domain
@@ -179,14 +180,14 @@ def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -
         if bar.value is not None:
             axes.plot(factor * bar.value, row, "o", color=palette.noisy, ms=9, mec=palette.ink, label="estimate")
         if bar.truth is not None:
-            axes.plot(factor * bar.truth, row, "D", color=palette.true, ms=7, mec=palette.ground, label="truth")
+            mark_truth(axes, factor * bar.truth, row, palette)
     _liars(axes, run, palette)
-    axes.set_yticks(range(len(bars)), [fill(bar.name, 13) for bar in bars])
+    axes.set_yticks(range(len(bars)), [fill(bar.name, 13) for bar in bars], fontsize=10.5, linespacing=1)
     axes.set_ylim(-0.6, max(len(bars), 1) - 0.4)
     mean_of = f"mean{_of_unit(wording)}" if wording.unit != "%" else "share of yes (%)"
     axes.set_xlabel(f"{mean_of} with {exact(result.confidence, scale=100)} % intervals")
     if bars:
-        _title_and_legend(axes, run, wording)
+        _title_and_legend(axes, "Estimate", run.result.mean, wording)
 
 
 def _liars(axes: "Axes", run: Run, palette: Palette) -> None:
@@ -214,21 +215,24 @@ def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat, palette: 
             number, wording.factor * result.mean, "o", color=palette.noisy, ms=7, mec=palette.ink, label="estimate"
         )
         true = wording.factor * done.score.truth[REPORTERS]
-        axes.plot(number, true, "D", color=palette.true, ms=6, mec=palette.ground, label="truth")
+        mark_truth(axes, number, true, palette, size=17, upright=False)
     axes.locator_params(axis="x", integer=True)
     if together:
         numbers = range(len(run.rounds))
         axes.set_xticks([*numbers, len(run.rounds)], [*map(str, numbers), "all"])
         axes.axvline(len(run.rounds) - 0.5, color=palette.faint, lw=0.8)
-    axes.set_xlabel(f"round, with {exact(run.result.confidence, scale=100)} % intervals for the reporters")
+    axes.set_xlabel(f"round, from 0, with {exact(run.result.confidence, scale=100)} % intervals for the reporters")
     axes.set_ylabel(f"mean{_of_unit(wording)}" if wording.unit != "%" else "yes (%)")
-    _title_and_legend(axes, run, wording)
+    if run.together is not None:
+        _title_and_legend(axes, "All rounds", run.together.result.mean, wording)
+    else:
+        _title_and_legend(axes, "Last round", run.result.mean, wording)
 
 
-def _title_and_legend(axes: "Axes", run: Run, wording: NumberFormat) -> None:
-    if run.result.mean is None:
+def _title_and_legend(axes: "Axes", what: str, mean: float | None, wording: NumberFormat) -> None:
+    if mean is None:
         return
-    axes.set_title(f"Estimate {wording.value(run.result.mean)}")
+    axes.set_title(f"{what} {wording.value(mean)}")
     _legend(axes, columns=3)
 
 
@@ -237,6 +241,7 @@ def _of_unit(wording: NumberFormat) -> str:
 
 
 _MOST_ROWS = 30
+_MOST_SCALES = 5  # coordinates that have an axis of their unit each; more share one, of per cent
 _LONGEST_NAME, _BROAD = 26, 14
 _SHORT = 0.04  # of the largest truth: an interval of which the ends could not be told apart
 _CROWDED = 12  # rows from which the letters get smaller
@@ -246,6 +251,9 @@ _TITLES = ("Kept", "Received", "Estimate")
 
 def draw_parts(figure: "Figure", run: Run, palette: Palette) -> None:
     """Draw the last round: the truth, the reports, and the estimates with the error bars of reporters."""
+    if not run.task.domain.is_share and len(run.score.parts) <= _MOST_SCALES:
+        _means_in_units(figure, run, palette)
+        return
     panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1, 1.2))
     for axes, title in zip(panels, _TITLES, strict=True):
         axes.set_title(title)
@@ -288,28 +296,68 @@ def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Do
     _bars(panels[2], [part_range(run, place) for place in chosen], "mean, % of the range", palette)
 
 
+def _means_in_units(figure: "Figure", run: Run, palette: Palette) -> None:
+    """Draw a row for each coordinate, each on an axis of its unit."""
+    parts, vectors = run.task.domain.parts, true_vectors(run)
+    grid = figure.subplots(len(parts), 3, squeeze=False, width_ratios=(1, 1, 1.2))
+    rows: Sequence[Sequence[Axes]] = grid.tolist()
+    for axes, title in zip(rows[0], _TITLES, strict=True):
+        axes.set_title(title)
+    for place, (part, (kept, received, estimated)) in enumerate(zip(parts, rows, strict=True)):
+        column = vectors[:, place]
+        _spread(kept, 0, column[np.isfinite(column)], palette)
+        kept.set_xlim(part.lower, part.upper)
+        kept.set_yticks([0], [fill(_short(part.name), _BROAD)], fontsize=11)
+        _level_bar(received, 0, run, place, palette)
+        _interval_of(estimated, 0, part_interval(run, place), palette, 8)
+        estimated.margins(x=0.25)
+        for axes in (received, estimated):
+            axes.set_yticks([])
+        for axes in (kept, received, estimated):
+            axes.set_ylim(-0.6, 0.6)
+            axes.locator_params(axis="x", nbins=3)
+            axes.tick_params(labelsize=10)
+        for axes in (kept, estimated):
+            axes.set_xlabel(part.unit or "mean", fontsize=10, labelpad=1)
+        received.set_xlim(0, 100)
+        received.set_xlabel("% of reports", fontsize=10, labelpad=1)
+    kept.set_xlabel(f"{kept.get_xlabel()}\nmean and central 90 %", fontsize=10)
+    received.set_xlabel("% of reports, by\nlevel (pale = low)", fontsize=10)
+    _figure_legend(rows[-1][-1])
+
+
 def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[np.float64], palette: Palette) -> None:
     for row, coordinate in enumerate(coordinates):
         column = columns[:, row]
         scaled = [per_cent_of(coordinate, value) for value in column[np.isfinite(column)].tolist()]
-        if scaled:
-            ends = np.percentile(scaled, _SPREAD)
-            axes.plot(ends, (row, row), "-", color=palette.true, lw=8, alpha=0.45, solid_capstyle="butt")
-            axes.plot(float(np.mean(scaled)), row, "D", color=palette.true, ms=7, mec=palette.ground)
+        _spread(axes, row, np.array(scaled), palette)
     axes.set_xlim(0, 100)
     axes.set_xlabel("mean and central\n90 %, % of range")
 
 
+def _spread(axes: "Axes", row: int, values: NDArray[np.float64], palette: Palette) -> None:
+    """Draw a line between two quantiles of the values, and their mean."""
+    if len(values):
+        ends = np.percentile(values, _SPREAD)
+        axes.plot(ends, (row, row), "-", color=palette.true, lw=8, alpha=0.45, solid_capstyle="butt")
+        axes.plot(float(values.mean()), row, "D", color=palette.true, ms=7, mec=palette.ground)
+
+
 def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> None:
     for row, place in enumerate(chosen):
-        found = reported_part(run, place)
-        start, total = 0.0, max(float(found.counts.sum()), 1.0)
-        for level, count in zip(found.values.tolist(), found.counts.tolist(), strict=True):
-            wide, shade = 100 * count / total, 0.3 + 0.6 * level
-            axes.barh(row, wide, left=start, color=palette.noisy, alpha=shade, height=0.7, ec=palette.ground)
-            start += wide
+        _level_bar(axes, row, run, place, palette)
     axes.set_xlim(0, 100)
     axes.set_xlabel("% of reports, by\nlevel (pale = low)")
+
+
+def _level_bar(axes: "Axes", row: int, run: Run, place: int, palette: Palette) -> None:
+    """Draw a bar of the reports about a coordinate, a piece for each level."""
+    found = reported_part(run, place)
+    start, total = 0.0, max(float(found.counts.sum()), 1.0)
+    for level, count in zip(found.values.tolist(), found.counts.tolist(), strict=True):
+        wide, shade = 100 * count / total, 0.3 + 0.6 * level
+        axes.barh(row, wide, left=start, color=palette.noisy, alpha=shade, height=0.7, ec=palette.ground)
+        start += wide
 
 
 def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palette) -> None:
@@ -323,13 +371,22 @@ def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palett
         what = "off the truth,\npoints"
     axes.set_xlabel(what)
     for row, bar in enumerate(bars):
-        if bar is None:
-            continue
-        axes.plot((bar.low, bar.high), (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
-        if bar.value is not None:
-            axes.plot(bar.value, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
-        if bar.truth is not None:
-            axes.plot(bar.truth, row, "D", color=palette.true, ms=size - 1, mec=palette.ground, mew=0.6, label="truth")
+        _interval_of(axes, row, bar, palette, size)
+    _figure_legend(axes)
+
+
+def _interval_of(axes: "Axes", row: int, bar: Range | None, palette: Palette, size: float) -> None:
+    if bar is None:
+        return
+    axes.plot((bar.low, bar.high), (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
+    if bar.value is not None:
+        axes.plot(bar.value, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
+    if bar.truth is not None:
+        mark_truth(axes, bar.truth, row, palette, size=2.2 * size)
+
+
+def _figure_legend(axes: "Axes") -> None:
+    """Put the legend below all panels; each label once."""
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once and axes.figure is not None:

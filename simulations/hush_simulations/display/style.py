@@ -32,7 +32,7 @@ _MANY = ((2e9, 1e9, "billion "), (2e6, 1e6, "million "), (2e4, 1e3, "thousand ")
 WIDTH = 6.4
 """Inches of every picture: at 320 pixels its letters are still eight high."""
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-3, 1e5
+_SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e5
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,13 @@ def counted(axes: "Axes", what: str) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: whole(value) if scale == 1 else f"{value / scale:g}"))
 
 
+def mark_truth(axes: "Axes", x: float, y: float, palette: Palette, *, size: float = 19, upright: bool = True) -> None:
+    """Mark a true value behind an interval that is drawn next, by a line across it, so that neither hides the other."""
+    axes.plot(x, y, "|" if upright else "_", color=palette.true, ms=size, mew=3.2, label="truth", zorder=1)
+
+
 def on_log_axis(value: float) -> str:
-    """Return a positive number in few letters: `"0.01"`, `"20 000"`, `"10⁶"`, `"2·10⁶"`."""
+    """Return a positive number in few letters: `"0.00001"`, `"20 000"`, `"10⁶"`, `"2·10⁶"`."""
     if _SMALLEST_PLAIN <= value < _LARGEST_PLAIN:
         return whole(value) if value >= 1 and value == int(value) else significant(value)
     power = floor(log10(value) + 1e-9)

@@ -179,13 +179,15 @@ Point = tuple[float, float, float, float]
 """Position, value, and the ends of its interval."""
 
 
-def draw_points(axes: "Axes", found: Sequence[Point], name: str, mark: Mark, palette: Palette) -> None:
-    """Draw measured points with their intervals."""
+def draw_points(
+    axes: "Axes", found: Sequence[Point], name: str, mark: Mark, palette: Palette, *, bars: bool = True
+) -> None:
+    """Draw measured points, with `bars` with their intervals."""
     at, value, low, high = (np.array([one[place] for one in found]) for place in range(4))
     axes.errorbar(
         at,
         value,
-        yerr=(np.maximum(value - low, 0), np.maximum(high - value, 0)),
+        yerr=(np.maximum(value - low, 0), np.maximum(high - value, 0)) if bars else None,
         fmt=mark.shape,
         color=mark.colour,
         ms=5.5,
@@ -325,7 +327,7 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
             axes.axhspan(-_CHANCE, _CHANCE, color=palette.faint, alpha=0.3, lw=0, zorder=0)
         axes.axhline(0, color=palette.faint, lw=0.8, zorder=0)
         if found:  # points alone: neighbours are independent
-            draw_points(axes, side_by_side(layout, found, mark), line.name, mark, palette)
+            draw_points(axes, side_by_side(layout, found, mark), line.name, mark, palette, bars=False)
 
     figure = _figure(result, "Bias of the estimate", "bias, in standard errors", draw, palette)
     low, high = figure.axes[0].get_ylim()
@@ -413,6 +415,9 @@ def _scale(figure: "Figure", layout: FigureLayout, *, log: bool) -> None:
             one.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 
 
+_LEGEND_COLUMNS = 3
+
+
 def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str]]) -> "Figure":
     from matplotlib.lines import Line2D  # noqa: PLC0415 - matplotlib takes a second to import
     from matplotlib.patches import Patch  # noqa: PLC0415
@@ -427,11 +432,14 @@ def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str
             )
             for _, sign in signs
         ]
+        entries = list(zip([*handles, *extra], [*labels, *(name for name, _ in signs)], strict=True))
+        # matplotlib fills columns one after the other; a reader goes along the rows
+        entries = [one for column in range(_LEGEND_COLUMNS) for one in entries[column::_LEGEND_COLUMNS]]
         figure.legend(
-            [*handles, *extra],
-            [*labels, *(name for name, _ in signs)],
+            [handle for handle, _ in entries],
+            [label for _, label in entries],
             loc="outside lower center",
-            ncols=3,
+            ncols=_LEGEND_COLUMNS,
             fontsize=10.5,
             columnspacing=1.2,
             handletextpad=0.5,

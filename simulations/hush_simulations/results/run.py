@@ -87,7 +87,7 @@ def score_of_truth(
 
 def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
     """Return for each interval whose truth is known whether it holds it, ends included."""
-    about = {name: _watched(name, methods) if name.startswith(ANYTIME) else name for name in intervals}
+    about = {name: target_of(name, methods) for name in intervals}
     return {
         name: intervals[name][0] <= truths[target] <= intervals[name][1]
         for name, target in about.items()
@@ -95,9 +95,11 @@ def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) 
     }
 
 
-def _watched(band: str, methods: Mapping[str, str]) -> str:
-    """Return the target of an anytime interval: its key says it, or else its method starts with it."""
-    return band.removeprefix(ANYTIME).removeprefix("_") or methods.get(band, "").partition("-")[0]
+def target_of(name: str, methods: Mapping[str, str]) -> str:
+    """Return the target of an interval. Of an anytime interval its key says it, or else its method starts with it."""
+    if not name.startswith(ANYTIME):
+        return name
+    return name.removeprefix(ANYTIME).removeprefix("_") or methods.get(name, "").partition("-")[0]
 
 
 def errors(estimate: float | None, truths: ByTarget) -> dict[str, float]:
@@ -307,7 +309,7 @@ def _interval_rows(done: Round) -> Iterator[tuple[object, ...]]:
         score = scores.get(one.name, done.score) if scores else done.score
         methods = done.result.estimate.methods if not scores else one.methods
         for name, (lower, upper) in one.intervals.items():
-            target = _watched(name, methods) if name.startswith(ANYTIME) else name
+            target = target_of(name, methods)
             yield (
                 done.result.round,
                 one.n,

@@ -62,12 +62,23 @@ def test_coverage_has_the_bars_of_clopper_and_pearson_and_the_nominal_line() -> 
 
 def test_bias_is_in_its_standard_errors_and_far_ones_are_logarithmic() -> None:
     figure = bias_figure(GRID)
-    assert [one[1] for one in points(figure.axes[1])] == pytest.approx([6, 7, 8, 9, 10, 11])
+    containers = [one for one in figure.axes[1].containers if isinstance(one, ErrorbarContainer)]
+    values = [value for one in containers for value in np.asarray(one.lines[0].get_ydata()).tolist()]
+    assert values == pytest.approx([6, 7, 8, 9, 10, 11])
+    assert not any(one.has_yerr for one in containers)  # a bias in its standard errors has no interval
     assert figure.axes[0].get_yscale() == "linear"
     lying = swept(liars__share=tuple(place / 100 for place in range(40)))
     assert layout_of(lying).axis == "liars, % of the devices"
     assert layout_of(lying).panels[0].lines[0].at[:3] == pytest.approx((0, 1, 2))
     assert bias_figure(lying).axes[0].get_yscale() == "symlog"
+
+
+def test_a_legend_is_read_along_its_rows() -> None:
+    many = swept(task__epsilon=("1", "2"), population__clients=(10, 20, 30, 40))
+    (legend,) = error_figure(many).legends
+    names = [text.get_text() for text in legend.get_texts()]
+    rows = [name for row in zip(*np.array_split(names, 3), strict=False) for name in row]
+    assert rows[:3] == [line.name for line in layout_of(many).panels[0].lines[:3]]
 
 
 def test_what_has_no_figure_is_left_out_and_said() -> None:
