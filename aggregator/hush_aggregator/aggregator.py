@@ -36,6 +36,7 @@ from hush_aggregator.release_schedule import ReleaseSchedule, without
 from hush_aggregator.result import Result, ResultReader, RoundCounts, utc_now
 from hush_aggregator.retention import Retention
 from hush_aggregator.status import EstimateStatus
+from hush_aggregator.steps import StepRecorder
 from hush_aggregator.store.base import CommitOutcome, Store, TaskCount
 from hush_aggregator.tasks import KnownTasks, NoRoomError
 from hush_aggregator.workers import LeaseKeeper, SharedSession, WorkerGroup, drain
@@ -251,8 +252,10 @@ class Aggregator:
             owns=self._ownership.owns,
             sign=self._ownership.sign,
             rank=self._tasks.rank,
-            on_published=on_published,
+            on_published=self._published,
         )
+        self._on_published = on_published
+        self._steps = StepRecorder(store, work=self._in_worker, clock=clock)
         self._schedule = ReleaseSchedule(
             store, self._tasks, work=self._in_worker, clock=clock, on_release=self._on_release
         )
@@ -311,6 +314,7 @@ class Aggregator:
                 ("backlog", self._backlog),
                 ("release-schedule", self._schedule),
                 ("retention", self._retention),
+                ("steps", self._steps),
             )
         ]
         try:
@@ -325,6 +329,7 @@ class Aggregator:
                 task.cancel()
             await asyncio.wait(beside)
             await self._publisher.close()
+            await self._steps.close()
             await self._recalls.close()
             await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
 
@@ -615,6 +620,10 @@ class Aggregator:
         self._publisher.mark(set(outcome.changed & self._tasks.keys()))
         if self._on_commit is not None and (handled or outcome.foreign or not withheld):
             self._on_commit(replace(outcome, acknowledged_s=time.perf_counter() - taken))
+
+    def _published(self, result: Result) -> None:
+        self._steps.note(result)
+        self._on_published(result)
 
     def _on_release(self, task_ids: set[str], outcome: CommitOutcome) -> None:
         self._publisher.mark(task_ids)

@@ -57,7 +57,18 @@ def check_reports(address: StoreAddress, progress: Callable[[int], object] = id)
             progress(read)
             if mismatch is not None and not _is_dropped(store, task, round_):  # perhaps meanwhile
                 found.append(mismatch)
+        found += _check_steps(store)
     return read, found
+
+
+def _check_steps(store: OpenedStore) -> Iterator[Mismatch]:
+    """Yield the rounds of which a step has more reports than were ever counted."""
+    for row in store.task_rows():
+        for one in store.stored_rounds(row.digest) if row.payload else ():
+            steps = store.steps(row.digest, one.round)
+            counted = store.counted_tally(row.digest, one.round).n if steps else 0
+            if steps and steps[-1].n > counted:
+                yield Mismatch(row.id, one.round, counted, one.n, f"a step has {steps[-1].n} reports")
 
 
 def count_dropped(address: StoreAddress) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from hush_aggregator.http.schemas import (
     RefusalsOfTask,
     ResultDocument,
     ResultDocuments,
+    StepsDocument,
     TaskDocument,
     TaskFacts,
     TaskList,
@@ -45,7 +46,7 @@ from hush_aggregator.http.service import (
 )
 from hush_aggregator.metrics import CONTENT_TYPE, Exposition, MetricValues, StoreFigures
 from hush_aggregator.service_metrics import ServiceValues
-from hush_aggregator.store.base import UNKNOWN, Origin, StoreEditor, StoreReader, TaskRow
+from hush_aggregator.store.base import UNKNOWN, Origin, Step, StoreEditor, StoreReader, TaskRow
 from hush_aggregator.store.location import open_editor, open_reader
 from hush_aggregator.tasks import check_round, facts_of, row_of
 from hush_common.errors import OptionError, StoreError, TaskError
@@ -162,6 +163,32 @@ async def get_round(task_id: Id, number: Round, store: StoreDep) -> Response:
     task = await _task(task_id, store)
     check_round(task, number)
     return Response(store.document(await store.result(task, number)), media_type=JSON)
+
+
+@result_routes.get("/{number}/steps", responses={200: {"model": StepsDocument}})
+async def get_steps(task_id: Id, number: Round, store: StoreDep) -> Response:
+    """How far a round was at the end of each hour (UTC), or of each day once it is a week old.
+
+    Each is the last estimate that was published before that time, and has at least ten more reports than the one
+    before. The end of the current hour is still to come.
+    """
+    task = await _task(task_id, store)
+    check_round(task, number)
+    steps = await store.run(lambda opened: opened.steps(task.digest, number))
+    facts = {"task": task.id, "digest": task.digest.hex(), "round": number}
+    return answer({"v": 1, **facts, "steps": [_step_document(one) for one in steps]})
+
+
+def _step_document(step: Step) -> dict[str, object]:
+    document: dict[str, object] = {
+        "until": f"{datetime.fromtimestamp(step.until, UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "n": step.n,
+    }
+    if step.mean is not None:
+        document["mean"] = step.mean
+    if step.interval is not None:
+        document |= {"interval": list(step.interval), "confidence": step.confidence}
+    return document
 
 
 async def _task(task_id: str, store: StoreService) -> Task:

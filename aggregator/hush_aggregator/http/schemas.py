@@ -273,6 +273,28 @@ class ResultDocuments(_Versioned):
     next: NotRequired[Count]
 
 
+class StepDocument(_Document):
+    """How far a round was before a time: reports counted and, of a number or a bit, the estimate and its interval.
+
+    `interval` is valid at any time, at the level `confidence`.
+    """
+
+    until: Moment
+    n: Count
+    mean: NotRequired[float]
+    interval: NotRequired[Interval]
+    confidence: NotRequired[float]
+
+
+class StepsDocument(_Versioned):
+    """The steps of one round, in the order of time."""
+
+    task: TaskId
+    digest: Digest
+    round: Count
+    steps: list[StepDocument]
+
+
 class Problem(TypedDict):
     """What was wrong, and what to do (RFC 9457). For `type` see GET /v1/problems."""
 

@@ -119,6 +119,27 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """How far a round was at the end of an hour or a day: see `store/steps.py`."""
+
+    until: int  # that end, in seconds since 1970
+    n: int  # reports counted, of the last estimate that was published before it
+    mean: float | None = None  # of that estimate; None for categories and vectors, and where there was none
+    interval: tuple[float, float] | None = None  # the one that is valid at any time
+    confidence: float = 0.95  # of the interval
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedStep:
+    """An estimate that was published, as a step of its round."""
+
+    digest: bytes  # of its task, 32 bytes
+    round: int
+    step: Step
+    is_final: bool = False  # whether it is the last word of the round
+
+
+@dataclass(frozen=True, slots=True)
 class StoredRound:
     """What the operator has of a round with reports, whether it is released or not."""
 
@@ -186,6 +207,7 @@ class StoredRows:
     releases: Mapping[bytes, Release]  # by the digest of a task
     released: Mapping[Round, Tally]  # of tasks with a release policy: at their last release
     dropped: Mapping[Round, Dropped]  # by policy, or being dropped
+    steps: Mapping[Round, Sequence[Step]]  # of rounds that have some
 
 
 K = TypeVar("K")
@@ -262,6 +284,9 @@ class StoreReader(Protocol):
     def stored_rounds(self, digest: bytes | None = None) -> list[StoredRound]:
         """The rounds with a counted report, of a task or of all, released or not: for the operator alone."""
 
+    def steps(self, digest: bytes, round_: int) -> list[Step]:
+        """The steps of a round, in the order of time; only of estimates that were published."""
+
     def recalls(self) -> list[StoredRecall]:
         """The last recall of each task."""
 
@@ -337,6 +362,15 @@ class Store(StoreReader, Protocol):
         Raises:
             TaskError: there is no such task.
         """
+
+    def put_steps(self, published: Sequence[PublishedStep]) -> int:
+        """Put estimates that were published among the steps of their rounds; return how many steps changed.
+
+        They are in the order of time. One with no more reports than a step of its round changes nothing.
+        """
+
+    def thin_steps(self, before: int) -> None:
+        """Keep the last step of each day before a midnight (UTC, in seconds since 1970), as one of the whole day."""
 
     def recall(self, rows: Sequence[StoredRecall], memory: BrokerMemory | None = None) -> list[StoredRecall]:
         """Keep recalls, each in place of an earlier one of its task, and what is known of the broker from then on.

@@ -35,8 +35,10 @@ from hush_aggregator.store.base import (
     Dropped,
     Origin,
     Owner,
+    PublishedStep,
     Release,
     Round,
+    Step,
     StoredRecall,
     StoredRound,
     StoredRows,
@@ -69,6 +71,7 @@ from hush_aggregator.store.reading import (
     task_values,
     whole_task,
 )
+from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.recall import Recall
@@ -276,9 +279,11 @@ class PostgresReader:
                 (digest, round_): Dropped(width, tallies.get((digest, round_), Tally()))
                 for digest, round_, width in series
             }
-            rest = _read_releases(run), released, dropped
+            of = run.execute("SELECT DISTINCT digest, round FROM step").fetchall() if _has_steps(run) else []
+            steps: dict[Round, list[Step]] = {(row[0], row[1]): _read_steps(run, row[0], row[1]) for row in of}
+            releases = _read_releases(run)
         names = self.public_identity, session or _NEW_IDENTITY(), newest
-        return StoredRows(*names, self.task_rows(), marks, self.recalls(), *rest)
+        return StoredRows(*names, self.task_rows(), marks, self.recalls(), releases, released, dropped, steps)
 
     def counted_tally(self, digest: bytes, round_: int) -> Tally:
         with self._reading() as run:
@@ -297,6 +302,10 @@ class PostgresReader:
         with self._reading() as run:
             rows = run.execute(_STORED, (digest, digest)).fetchall()
         return make_stored_rounds(rows)
+
+    def steps(self, digest: bytes, round_: int) -> list[Step]:
+        with self._reading() as run:
+            return _read_steps(run, digest, round_)
 
     def lease(self) -> tuple[str, int]:
         """The worker that publishes, or '' if there is none now, and the number of the last lease."""
@@ -455,6 +464,21 @@ class PostgresEditor(PostgresReader):
         with self._changing() as run:
             run.execute("DELETE FROM recall WHERE task = %s AND id = %s", (recall.task, recall.id))
 
+    def put_steps(self, published: Sequence[PublishedStep]) -> int:
+        """See `Store.put_steps`."""
+        with self._transaction() as run:
+            run.execute("LOCK TABLE step IN SHARE ROW EXCLUSIVE MODE")  # a worker that has lost its lease waits
+            return sum([_write_published(run, one) for one in published])
+
+    def thin_steps(self, before: int) -> None:
+        """See `Store.thin_steps`."""
+        hours = "SELECT EXISTS (SELECT 1 FROM step WHERE until < %s AND until %% 86400 <> 0)"
+        if self._one(hours, (before,)):
+            with self._transaction() as run:
+                run.execute("LOCK TABLE step IN SHARE ROW EXCLUSIVE MODE")
+                run.execute(_DELETE_HOURS, (before,))
+                run.execute(_SET_DAYS, (before,))
+
     def note_day(self, day: date) -> None:
         """Note that it is in use on that day, even if a later one was noted."""
         with self._changing() as run:
@@ -466,7 +490,7 @@ class PostgresEditor(PostgresReader):
             run.execute("UPDATE meta SET restored = false")
 
     def forget(self, task_id: str) -> None:
-        """Close a task, and delete its reports, tallies, counters and recall; its id, digest and mark stay.
+        """Close a task, and delete its reports, tallies, steps, counters and recall; its id, digest and mark stay.
 
         In portions, so that aggregators need not wait. Interrupted, it is to be called again.
 
@@ -478,7 +502,7 @@ class PostgresEditor(PostgresReader):
             row = run.execute("UPDATE task SET payload = '' WHERE id = %s RETURNING digest", (task_id,)).fetchone()
             assert row is not None  # noqa: S101 - for the type checker: it was closed above
             (digest,) = row
-            for table in ("tally", "released", "release", "recall"):
+            for table in ("tally", "released", "release", "recall", *(("step",) if _has_steps(run) else ())):
                 run.execute(f"DELETE FROM {table} WHERE digest = %s", (digest,))  # noqa: S608 - ours
             run.execute("DELETE FROM refusal WHERE task = %s", (task_id,))
             series = run.execute("SELECT part, series FROM series WHERE digest = %s", (digest,)).fetchall()
@@ -586,6 +610,9 @@ class PostgresStore(PostgresEditor):
             for round_, (width, tally) in sorted(rows.dropped.items()):
                 run.execute(_ADD_DROPPED, (*round_, width, DROPPED))
                 self._set_tallies(run, [tally_values(round_, tally)])
+            for key, steps in sorted(rows.steps.items()):
+                for step in steps:
+                    run.execute(_ADD_STEP, (*key, *step_values(step)))
             for recall in rows.recalls:
                 one = recall.recall
                 values = (one.task, one.digest, one.id, one.over, recall.made, recall.ended)
@@ -627,6 +654,7 @@ class PostgresStore(PostgresEditor):
     def _prepare(self, run: _Run) -> None:
         _make(self._url, run)
         _check(self._url, run, self._schema_version)
+        _add_steps(run)
         lock = f"hush {self._url.schema} {self._worker}"
         row = run.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
         if row is None or not row[0]:
@@ -823,6 +851,14 @@ WHERE task.payload <> '' ORDER BY task.id
 """
 _CLOSE = "INSERT INTO closed VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _ADD_DROPPED = "INSERT INTO series (digest, round, width, part, dropped) VALUES (%s, %s, %s, 0, %s)"
+_STEP_COLUMNS = "until, n, mean, low, high, confidence"
+_ADD_STEP = "INSERT INTO step VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
+_DELETE_HOURS = """
+DELETE FROM step WHERE until < %s AND until %% 86400 <> 0 AND EXISTS (
+    SELECT 1 FROM step AS later WHERE later.digest = step.digest AND later.round = step.round
+    AND later.until > step.until AND later.until <= (step.until / 86400 + 1) * 86400)
+"""
+_SET_DAYS = "UPDATE step SET until = (until / 86400 + 1) * 86400 WHERE until < %s AND until %% 86400 <> 0"
 _ADD_TASK = """
 INSERT INTO task (id, digest, payload, origin, release_from, release_every) VALUES (%s, %s, %s, %s, %s, %s)
 ON CONFLICT (id) DO NOTHING
@@ -1050,6 +1086,38 @@ def _read_releases(run: _Run, digest: bytes | None = None) -> dict[bytes, Releas
     return {of: Release(at, frozenset(closed), reasons(refused)) for of, at, closed, refused in rows}
 
 
+def _has_steps(run: _Run) -> bool:
+    """Whether there is a table of steps: a store of an earlier hush has none before its aggregator starts."""
+    return run.execute("SELECT to_regclass('step')").fetchone() != (None,)
+
+
+def _read_steps(run: _Run, digest: bytes, round_: int) -> list[Step]:
+    if not _has_steps(run):
+        return []
+    query = f"SELECT {_STEP_COLUMNS} FROM step WHERE digest = %s AND round = %s ORDER BY until"  # noqa: S608 - ours
+    return checked_steps([step_from(row) for row in run.execute(query, (digest, round_)).fetchall()])
+
+
+def _write_published(run: _Run, new: PublishedStep) -> bool:
+    """See `put_step`; none of a task that is forgotten meanwhile."""
+    key = new.digest, new.round
+    if run.execute("SELECT 1 FROM task WHERE digest = %s AND payload <> ''", key[:1]).fetchone() is None:
+        return False
+
+    def last() -> Step | None:
+        query = f"SELECT {_STEP_COLUMNS} FROM step WHERE digest = %s AND round = %s ORDER BY until DESC LIMIT 1"  # noqa: S608 - ours
+        row = run.execute(query, key).fetchone()
+        return None if row is None else step_from(row)
+
+    delete = "DELETE FROM step WHERE digest = %s AND round = %s AND until >= %s"
+    return put_step(
+        new,
+        last=last,
+        delete_from=lambda at: run.execute(delete, (*key, at)),
+        insert=lambda step: run.execute(_ADD_STEP, (*key, *step_values(step))),
+    )
+
+
 def _has_policy(run: _Run, digest: bytes) -> bool:
     """Whether a task has a release policy."""
     query = "SELECT 1 FROM task WHERE digest = %s AND release_from + release_every > 0"
@@ -1144,11 +1212,21 @@ def _make(url: PostgresUrl, run: _Run, version: int = _VERSION) -> None:
                 f"{url}: the schema {url.schema} has tables of another program; name another: ?schema=NAME"
             )
         run.execute(_schema_text("0001.sql"))
+        run.execute(_schema_text("0001-steps.sql"))
         values = (version, _NEW_IDENTITY(), _place(run))
         run.execute("INSERT INTO meta (schema_version, store, place) VALUES (%s, %s, %s)", values)
         run.execute("INSERT INTO worker (name, session) VALUES (%s, %s)", (_COMMANDS, _NEW_IDENTITY()))
         run.execute(f"CREATE SCHEMA {url.schema}_quota; SET LOCAL search_path TO {url.schema}_quota")
         run.execute(_schema_text("0001-quota.sql"))
+
+
+def _add_steps(run: _Run) -> None:
+    """Make the table of steps in a store of an earlier hush."""
+    if not _has_steps(run):
+        with run.transaction():
+            run.execute("SELECT pg_advisory_xact_lock(%s)", (_MADE,))
+            if not _has_steps(run):
+                run.execute(_schema_text("0001-steps.sql"))
 
 
 def _check(url: PostgresUrl, run: _Run, wanted: int = _VERSION) -> None:

@@ -24,7 +24,9 @@ from hush_aggregator.store.base import (
     DamagedError,
     Dropped,
     Origin,
+    PublishedStep,
     Release,
+    Step,
     StoredRecall,
     StoredRound,
     StoredRows,
@@ -33,6 +35,7 @@ from hush_aggregator.store.base import (
     TaskState,
 )
 from hush_aggregator.store.lsm import Section, ids_of, last_key, merge, read_runs, series_number
+from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.recall import Recall
@@ -42,7 +45,7 @@ from hush_common.wire import Refusal, Report, report_digest_of
 _APPLICATION = 0x68757368  # "hush" in ASCII: tells our file from another program's
 _VERSION = 10
 """Of the tables below. Up to 7 a digest had 8 bytes: no release wrote such a store, and none reads one."""
-# No time and no sender: who reported when is nobody's business, so it is never written down.
+# No sender, and no time of a report: who reported when is nobody's business, so it is never written down.
 _TABLES = """
 CREATE TABLE task (  -- digest: 32 bytes; origin: who gave it; payload: empty once it is forgotten; owner: the store
     -- that publishes its estimate, '' if that is not known; term: rises when it is taken over; taken_from: by this
@@ -108,6 +111,15 @@ CREATE TABLE broker (  -- one row, see `BrokerMemory`
 INSERT INTO broker VALUES (1, 0, NULL, NULL, NULL);
 INSERT INTO identity (one, id, store, salt) VALUES (1, new_identity(), new_identity(), randomblob(32));
 """
+# Added later: a store without it is one that has no steps yet.
+_STEPS = """
+CREATE TABLE IF NOT EXISTS step (  -- see steps.py; until: the end of an hour or a day, in seconds since 1970; low,
+    -- high: of the interval
+    digest BLOB NOT NULL, round INTEGER NOT NULL, until INTEGER NOT NULL, n INTEGER NOT NULL,
+    mean REAL, low REAL, high REAL, confidence REAL NOT NULL, PRIMARY KEY (digest, round, until)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX IF NOT EXISTS step_of_hour ON step (until) WHERE until % 86400 <> 0;
+"""
 
 
 def seal(digest: bytes, round_: int, n: int, moments: str) -> bytes:
@@ -132,10 +144,13 @@ def prepare(path: Path, connection: sqlite3.Connection) -> None:
     connection.create_function("seal", 4, seal, deterministic=True)
     if not is_new:
         _check_tables(connection)
+        if not has_steps(connection):
+            connection.executescript(f"BEGIN IMMEDIATE; {_STEPS} COMMIT;")
         return
     connection.create_function("new_identity", 0, partial(secrets.token_hex, 16))
     connection.executescript(
-        f"BEGIN IMMEDIATE; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {_TABLES} {_STEPS} PRAGMA application_id = {_APPLICATION}; "
+        f"PRAGMA user_version = {_VERSION}; COMMIT;"
     )
 
 
@@ -176,7 +191,7 @@ _SMALL_TABLES = ("task", "series", "tally", "released", "release", "refusal", "i
 
 def _check_tables(connection: sqlite3.Connection) -> None:
     """Whatever an estimate is made of is as it was written; reports are many, and each has been counted."""
-    for table in _SMALL_TABLES:
+    for table in (*_SMALL_TABLES, *(("step",) if has_steps(connection) else ())):
         (verdict,) = connection.execute(f"PRAGMA quick_check({table})").fetchone()
         if verdict != "ok":
             raise DamagedError(f"the table {table}")
@@ -184,6 +199,53 @@ def _check_tables(connection: sqlite3.Connection) -> None:
         query = f"SELECT 1 FROM {table} WHERE seal IS NOT seal(digest, round, n, moments)"  # noqa: S608 - our names
         if connection.execute(query).fetchone():
             raise DamagedError("a tally")
+
+
+def has_steps(run: sqlite3.Connection) -> bool:
+    """Whether there is a table of steps."""
+    return run.execute("SELECT 1 FROM sqlite_schema WHERE name = 'step'").fetchone() is not None
+
+
+_STEP_COLUMNS = "until, n, mean, low, high, confidence"
+
+
+def read_steps(run: sqlite3.Connection, digest: bytes, round_: int) -> list[Step]:
+    """The steps of a round, in the order of time."""
+    if not has_steps(run):
+        return []
+    query = f"SELECT {_STEP_COLUMNS} FROM step WHERE digest = ? AND round = ? ORDER BY until"  # noqa: S608 - our names
+    return checked_steps([step_from(row) for row in run.execute(query, (digest, round_)).fetchall()])
+
+
+def _read_all_steps(run: sqlite3.Connection) -> dict[tuple[bytes, int], list[Step]]:
+    rounds = run.execute("SELECT DISTINCT digest, round FROM step").fetchall() if has_steps(run) else []
+    return {(digest, round_): read_steps(run, digest, round_) for digest, round_ in rounds}
+
+
+def write_step(run: sqlite3.Connection, digest: bytes, round_: int, step: Step) -> None:
+    """Add a step to those of a round."""
+    run.execute("INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (digest, round_, *step_values(step)))
+
+
+def write_published(run: sqlite3.Connection, new: PublishedStep) -> bool:
+    """See `put_step`; none of a task that is forgotten meanwhile."""
+    key = new.digest, new.round
+    if run.execute("SELECT 1 FROM task WHERE digest = ? AND payload <> x''", key[:1]).fetchone() is None:
+        return False
+
+    def last() -> Step | None:
+        query = f"SELECT {_STEP_COLUMNS} FROM step WHERE digest = ? AND round = ? ORDER BY until DESC LIMIT 1"  # noqa: S608 - our names
+        row = run.execute(query, key).fetchone()
+        return None if row is None else step_from(row)
+
+    return put_step(
+        new,
+        last=last,
+        delete_from=lambda at: run.execute(
+            "DELETE FROM step WHERE digest = ? AND round = ? AND until >= ?", (*key, at)
+        ),
+        insert=partial(write_step, run, *key),
+    )
 
 
 _REASONS = frozenset(reason.value for reason in Refusal)
@@ -519,7 +581,7 @@ class SqliteReader:
                     "SELECT digest, round, width FROM series WHERE dropped > 0"
                 ).fetchall()
             }
-            rest = _read_releases(run), released, dropped
+            rest = _read_releases(run), released, dropped, _read_all_steps(run)
         return StoredRows(store, session, newest, self.task_rows(), marks, self.recalls(), *rest)
 
     def counted_tally(self, digest: bytes, round_: int) -> Tally:
@@ -544,6 +606,10 @@ class SqliteReader:
             table = _table_of(run, digest)
             query = f"SELECT coalesce(sum(n), 0) FROM {table} WHERE digest = ? AND round >= ?"  # noqa: S608 - our names
             return int(run.execute(query, (digest, round_)).fetchone()[0])
+
+    def steps(self, digest: bytes, round_: int) -> list[Step]:
+        with self._reading() as run:
+            return read_steps(run, digest, round_)
 
     def recalls(self) -> list[StoredRecall]:
         with self._reading() as run:

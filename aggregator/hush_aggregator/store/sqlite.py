@@ -22,6 +22,7 @@ from hush_aggregator.store.base import (
     DamagedError,
     Origin,
     Owner,
+    PublishedStep,
     Round,
     StoredRecall,
     StoredRows,
@@ -44,6 +45,7 @@ from hush_aggregator.store.reading import (
     closed_rounds,
     delete_recall,
     end_recalls,
+    has_steps,
     prepare,
     read_series,
     read_tallies,
@@ -52,7 +54,9 @@ from hush_aggregator.store.reading import (
     task_values,
     translated,
     write_broker,
+    write_published,
     write_recalls,
+    write_step,
 )
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
@@ -173,7 +177,7 @@ class SqliteEditor(SqliteWriter):
     """
 
     def forget(self, task_id: str) -> None:
-        """Close a task, and delete its reports, tallies, counters and recall; its id, digest and mark stay.
+        """Close a task, and delete its reports, tallies, steps, counters and recall; its id, digest and mark stay.
 
         In portions, so that an aggregator that runs need not wait. Interrupted, it is to be called again.
 
@@ -184,7 +188,7 @@ class SqliteEditor(SqliteWriter):
         with self._transaction() as run:
             (digest,) = run.execute("SELECT digest FROM task WHERE id = ?", (task_id,)).fetchone()
             run.execute("UPDATE task SET payload = x'' WHERE id = ?", (task_id,))
-            for table in ("tally", "released", "release"):
+            for table in ("tally", "released", "release", *(("step",) if has_steps(run) else ())):
                 run.execute(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 - our names
             run.execute("DELETE FROM refusal WHERE task = ?", (task_id,))
             run.execute("DELETE FROM recall WHERE task = ?", (task_id,))
@@ -256,6 +260,12 @@ INSERT INTO refusal VALUES (?, ?, ?) ON CONFLICT (task, reason) DO UPDATE SET co
 
 
 _SET_RELEASED = "INSERT OR REPLACE INTO released VALUES (?, ?, ?, ?, ?)"
+_DELETE_HOURS = """
+DELETE FROM step WHERE until < ? AND until % 86400 <> 0 AND EXISTS (
+    SELECT 1 FROM step AS later WHERE later.digest = step.digest AND later.round = step.round
+    AND later.until > step.until AND later.until <= (step.until / 86400 + 1) * 86400)
+"""
+_SET_DAYS = "UPDATE step SET until = (until / 86400 + 1) * 86400 WHERE until < ? AND until % 86400 <> 0"
 _ADD_DROPPED = "INSERT INTO series (digest, round, width, dropped) VALUES (?, ?, ?, ?)"
 _PUT_TASK = """
 INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -329,6 +339,20 @@ class SqliteStore(SqliteWriter):
         self._tree.forget_memory()  # it does not see what its own connection deletes
         return is_to_go_on
 
+    def put_steps(self, published: Sequence[PublishedStep]) -> int:
+        """See `Store.put_steps`."""
+        with self._transaction() as run:
+            return sum([write_published(run, one) for one in published])
+
+    def thin_steps(self, before: int) -> None:
+        """See `Store.thin_steps`."""
+        with self._reading() as run:
+            if run.execute("SELECT 1 FROM step WHERE until < ? AND until % 86400 <> 0", (before,)).fetchone() is None:
+                return
+        with self._transaction() as run:
+            run.execute(_DELETE_HOURS, (before,))
+            run.execute(_SET_DAYS, (before,))
+
     def reacted_to_restoring(self) -> None:
         """Note that nothing is left to do because the file was put back from a backup."""
         with self._transaction() as run:
@@ -358,6 +382,9 @@ class SqliteStore(SqliteWriter):
             for round_, (width, tally) in sorted(rows.dropped.items()):
                 run.execute(_ADD_DROPPED, (*round_, width, DROPPED))
                 run.execute(_SET_TALLY, tally_values(round_, tally))
+            for (digest, number), steps in sorted(rows.steps.items()):
+                for step in steps:
+                    write_step(run, digest, number, step)
             for row in rows.recalls:
                 recall = row.recall
                 fields = (recall.task, recall.digest, recall.id, recall.over, row.made, int(row.ended))

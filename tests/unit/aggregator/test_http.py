@@ -12,14 +12,17 @@ import httpx
 import page_tasks
 import pytest
 from http_world import BEARER, DRAFT, HEIGHTS, WAY, asked, make_store, writable
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
+from hush_aggregator.http.schemas import StepsDocument
 from hush_aggregator.http.service import Service
 from hush_aggregator.intake import Backlog, IntakeStatus
 from hush_aggregator.metrics import MetricValues
 from hush_aggregator.store import Origin, SqliteReader, SqliteStore, TaskState
+from hush_aggregator.store.base import PublishedStep, Step
 from hush_aggregator.store.reading import _VERSION
 from hush_common.task import make_task
 
@@ -104,6 +107,27 @@ async def test_names_in_the_table_are_no_formulas_and_keep_their_quotes(tmp_path
         for kind, field in (("individual", "intervals"), ("simultaneous", "joint_intervals")):
             ends = {one["about"]: [float(one["low"]), float(one["high"])] for one in mine if one["intervals"] == kind}
             assert ends == category[field]
+
+
+async def test_steps_have_counts_estimates_and_whole_hours(path: Path) -> None:
+    steps = [Step(1_800_000_000, 10, 0.25, (0.125, 0.5), 0.9), Step(1_800_003_600, 40)]
+    with SqliteStore(path) as store:
+        store.put_steps([PublishedStep(HEIGHTS.digest, 0, one) for one in steps])
+    async with asked(Service(path)) as client:
+        first = (await client.get("/v1/tasks/heights/rounds/0/steps")).json()
+        second = (await client.get("/v1/tasks/heights/rounds/1/steps")).json()
+        assert is_problem(await client.get("/v1/tasks/heights/rounds/3/steps"), 404, "not one of the 3 rounds")
+        assert is_problem(await client.get("/v1/tasks/nothing/rounds/0/steps"), 404, "GET /v1/tasks")
+    TypeAdapter(StepsDocument).validate_python(first, strict=True)
+    facts = {"v": 1, "task": "heights", "digest": HEIGHTS.digest.hex()}
+    assert first == facts | {
+        "round": 0,
+        "steps": [
+            {"until": "2027-01-15T08:00:00Z", "n": 10, "mean": 0.25, "interval": [0.125, 0.5], "confidence": 0.9},
+            {"until": "2027-01-15T09:00:00Z", "n": 40},
+        ],
+    }
+    assert second == facts | {"round": 1, "steps": []}
 
 
 async def test_the_list_is_that_of_the_command(path: Path) -> None:

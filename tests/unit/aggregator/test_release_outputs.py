@@ -25,6 +25,7 @@ from hush_aggregator.http.schemas import ResultDocument, TaskDocument
 from hush_aggregator.http.service import Service, StoreService
 from hush_aggregator.result import ResultReader
 from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
+from hush_aggregator.store.base import PublishedStep, Step
 from hush_aggregator.watch.terminal import Event, EventKind, PastIntervals, WatchedTask, line_display, picture, view_of
 from hush_common.errors import TaskError
 from hush_common.task import Task, make_task
@@ -49,6 +50,7 @@ PATHS = [
     *("/", "/tasks/slow", "/tasks/slow?round=1", "/v1/tasks", "/v1/tasks/slow", "/v1/tasks/slow/document"),
     *("/v1/tasks/slow/refusals", "/v1/refusals", "/v1/tasks/slow/rounds/latest", "/v1/tasks/slow/rounds/all"),
     *("/v1/tasks/slow/rounds/0", "/v1/tasks/slow/rounds/1", "/v1/tasks/slow/rounds/all.csv", "/readyz", "/metrics"),
+    *("/v1/tasks/slow/rounds/0/steps", "/v1/tasks/slow/rounds/1/steps"),
 ]
 
 
@@ -71,6 +73,9 @@ def fill(path: Path, task: Task, before: int, after: int) -> Path:
             count(store, task, number % 2, 1)
         if task.release_every is None:
             store.release([task.digest], 400_000 * HOUR)
+        for round_ in range(2):  # as the aggregator that publishes what it reads
+            step = Step(400_000 * HOUR, store.tally(task.digest, round_).n, 0.5, (0.25, 0.75))
+            store.put_steps([PublishedStep(task.digest, round_, step)])
     with closing(sqlite3.connect(path)) as raw:
         raw.execute("UPDATE identity SET store = ?", ("0" * 32,))
         raw.commit()

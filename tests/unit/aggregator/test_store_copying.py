@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from hush_aggregator.commands import store as command
 from hush_aggregator.copying import check_reports, copy_store
 from hush_aggregator.store import UNKNOWN, Accepted, Owner, StoredRecall, TaskState
+from hush_aggregator.store.base import PublishedStep, Step
 from hush_aggregator.store.postgres_url import PostgresUrl
 from hush_common.errors import StoreError
 from hush_common.recall import Recall
@@ -55,6 +56,8 @@ def fill(place: StorePlace) -> None:
         store.commit([some(SLOW, 0, 3, 2)], {("slow", Refusal.CLOSED): 1})
         while store.drop_reports(OLD.digest, 0):
             pass
+        steps = [Step(400_000 * 3600, 10, 0.1, (0.0, 0.3), 0.9), Step(400_001 * 3600, 20)]
+        store.put_steps([PublishedStep(task.digest, 0, one) for task in (DAILY, GONE) for one in steps])
         store.set_owners([Owner("way", "f" * 32, 7, "e" * 32)])
         store.close_task("daily", 0)
         store.recall([StoredRecall(Recall("daily", DAILY.digest, bytes(range(16)), 60), 1_700_000_000)])
@@ -71,6 +74,7 @@ def everything(place: StorePlace) -> object:
         reports = {(task.id, k): [*store.reports(task.digest, k)] for task in all_tasks for k in range(3)}
         tallies = {(task.id, k): store.tally(task.digest, k) for task in all_tasks for k in range(3)}
         raw = {(task.id, k): store.counted_tally(task.digest, k) for task in all_tasks for k in range(3)}
+        assert {key: len(steps) for key, steps in rows.steps.items()} == {(DAILY.digest, 0): 2}
         assert (tallies["slow", 0].n, raw["slow", 0].n, raw["old", 0].n) == (6, 9, 8)
         assert store.refusals("slow") == {Refusal.CLOSED: 1}
         rest = store.counted_refusals(), store.stored_rounds(), store.counts(), store.refused()

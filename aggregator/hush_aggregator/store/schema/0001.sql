@@ -1,5 +1,6 @@
--- The tables of a store, in a schema that the program names and has made. No time and no sender: who reported when is
--- nobody's business, so it is never written down. What the quotas know is in a schema of its own (see 0001-quota.sql).
+-- The tables of a store, in a schema that the program names and has made. No sender, and no time of a report: who
+-- reported when is nobody's business, so it is never written down. What the quotas know is in a schema of its own
+-- (see 0001-quota.sql).
 
 CREATE TABLE meta ( -- one row
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
