@@ -296,6 +296,7 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"--task": "task.toml", "--samples": "100", "--confidence": "0.9", "--json": ""}),
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
+    Call("conform", {"COMMAND": "false", "--timeout": "1", "--check": "answers", "--json": ""}),
     Call("tour", {}),
     Call("scenario list", {}),
     Call("scenario show", {"NAME": "survey"}),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 import typer.main
+from typer.core import TyperCommand
 
 from hush.options import prepare
 from hush_common.errors import HushError, printable
@@ -39,6 +40,9 @@ _COMMANDS = {
     ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
+    "conform": _Command(
+        "hush_simulations.commands.conform", "Check that a program, in any language, is a correct device."
+    ),
     "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
     "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),
@@ -146,14 +150,22 @@ def _load(name: str, command: _Command) -> ModuleType:
         gc.enable()
 
 
+class _Verbatim(TyperCommand):
+    """A command that parses nothing, so that `--` is still there for the one behind its name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer does not export it
+        ctx.args = args
+        return args
+
+
 def _forward(name: str, command: _Command) -> None:
     """Register `name` as a command that loads its module and hands over everything that follows."""
 
     @app.command(
         name,
+        cls=_Verbatim,
         help=command.summary,
         short_help=command.summary,  # which is never cut, as the start of a help is
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )
     def run(context: typer.Context) -> None:
         ready = _ready(name, command)

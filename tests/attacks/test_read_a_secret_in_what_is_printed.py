@@ -59,6 +59,7 @@ PUBLIC = {
     *("--device-user", "--device-password-file", "--clock"),
     *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
+    *("COMMAND", "--check", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it
 cannot be read), and all that a later version will add."""
@@ -151,7 +152,7 @@ def hide_in_option(command: str, option: Option, tmp_path: Path) -> None:
             assert_hidden(one, tmp_path, *secrets, stored=command == "report")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "conform"])  # which takes any number
 def test_in_no_argument_too_many(command: str, memory_path: Path) -> None:
     arguments = {option.flag: "x" for option in COMMANDS[command] if option.is_argument}
     for extra in ((SECRET,), ("--pasword", SECRET), (f"--pasword={SECRET}",), ("-p", SECRET)):

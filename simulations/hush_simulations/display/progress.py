@@ -208,3 +208,25 @@ def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
         write(words)
 
     return tick
+
+
+@contextmanager
+def show_checks(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function to call with the name of a check that starts, its number from 0, and how many there are."""
+    from rich.console import Console  # noqa: PLC0415 - rich is for terminals alone
+
+    console, began = Console(stderr=True, highlight=False), clock()
+
+    def words(name: str, number: int, count: int) -> str:
+        return f"{number + 1} of {count} checks: {name}, {whole(clock() - began)} s"
+
+    if console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda *at: status.update(words(*at))
+        return
+
+    def line(name: str, number: int, count: int) -> None:
+        sys.stderr.write(f"hush: {words(name, number, count)}\n")
+        sys.stderr.flush()
+
+    yield line

@@ -1,0 +1,73 @@
+"""`hush conform`: whether a program behaves as a device of hush must."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hush_common.errors import HushError, OptionError
+from hush_common.terminal import show
+from hush_simulations.commands.options import run_to_end, value_option
+from hush_simulations.conformance.conform import Order, check_names, conform
+from hush_simulations.conformance.device import Setup
+from hush_simulations.display.conformance import conformance_blocks
+from hush_simulations.display.progress import show_checks
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+class NonconformingError(HushError):
+    """A program breaks a rule of hush."""
+
+
+@app.command()
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND...",
+            help="The program and its arguments, where {broker} {task} {sender} {state} {value_file} {value} {spread} "
+            "{max_epsilon} are filled in; all are in its environment, too.",
+        ),
+    ],
+    *,
+    check: Annotated[list[str] | None, value_option("NAME", "Only this check; may be given several times.")] = None,
+    require: Annotated[
+        list[str] | None,
+        value_option("NAME", "An optional part that the device must have: rounds, recalls, or a mechanism."),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Reports of each value, for the law of the noise.")
+    ] = 200,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, max=86_400, help="At most so long for these reports together.")
+    ] = 60.0,
+    batch: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
+    ] = 1,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, max=300, help="Seconds in which a device must answer.")
+    ] = 10.0,
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Devices that run at the same time.")] = 4,
+    websockets: Annotated[bool, typer.Option("--websockets", help="The broker speaks MQTT over WebSockets.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Check that a program is a correct device: play its broker and its aggregator. Exit 1: it breaks a rule.
+
+    The program may be written in any language; docs/conform.md says how it is started. Nothing leaves this machine.
+    """
+    if not command or not command[0]:
+        raise OptionError("COMMAND", "is missing; write the program that is to be checked after --")
+    check_names(check or ())
+    with tempfile.TemporaryDirectory(prefix="hush-conform-") as directory, show_checks() as tell:
+        setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets, batch)
+        done = run_to_end(conform(setup, Order(check or (), require or (), samples, seconds), tell))
+    if as_json:
+        print(json.dumps(done.to_document(), indent=2, ensure_ascii=False))
+    else:
+        show(conformance_blocks(done))
+    if not done.passed:
+        count = len(done.faults)
+        raise NonconformingError(f"NOT CONFORMING: {count} {'fault' if count == 1 else 'faults'}")

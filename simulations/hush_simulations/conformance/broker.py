@@ -1,0 +1,308 @@
+"""The broker of one device: it records everything that the device does, and fails where a check wants it to."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from websockets.asyncio.server import ServerConnection
+from websockets.asyncio.server import serve as serve_websockets
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
+
+from hush_simulations.conformance import packets
+from hush_simulations.conformance.packets import NEW, OLD, Body, Kind, PacketError
+
+
+class Reply(Enum):
+    """What the broker does with a publication."""
+
+    ACKNOWLEDGE = "acknowledge"
+    WITHHOLD = "withhold"  # no answer, as a broker that hangs
+    CUT = "cut"  # the connection ends without an answer
+    REFUSE = "refuse"  # MQTT 5: not authorized. Under MQTT 3.1.1 the connection ends
+
+
+NOT_AUTHORIZED = 0x87
+_REFUSED = 0x80  # of a subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A message of the device, as it arrived."""
+
+    at: float  # time.monotonic()
+    connection: int  # from 1
+    topic: str
+    payload: bytes
+    qos: int
+    is_retained: bool
+    is_duplicate: bool
+    reply: Reply
+
+
+class _Wire(Protocol):
+    async def read(self, count: int) -> bytes: ...
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Socket:
+    """The bytes of a TCP connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self, count: int) -> bytes:
+        return await self._reader.readexactly(count)
+
+    def write(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _WebSocket:
+    """The bytes of a WebSocket: what its messages hold, one after the other."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+        self._incoming = asyncio.StreamReader()
+        self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def read(self, count: int) -> bytes:
+        return await self._incoming.readexactly(count)
+
+    def write(self, data: bytes) -> None:
+        self._outgoing.put_nowait(data)
+
+    def close(self) -> None:
+        self._outgoing.put_nowait(None)
+
+    async def receive(self) -> None:
+        with suppress(ConnectionClosed):
+            async for message in self._connection:
+                if isinstance(message, str):
+                    break  # MQTT is binary
+                self._incoming.feed_data(message)
+        self._incoming.feed_eof()
+
+    async def send(self) -> None:
+        with suppress(ConnectionClosed):
+            while (data := await self._outgoing.get()) is not None:
+                await self._connection.send(data)
+        self._connection.transport.abort()
+        self._incoming.feed_eof()
+
+
+@dataclass(eq=False)
+class _Link:
+    """A connected client."""
+
+    wire: _Wire
+    number: int
+    version: int = OLD
+    filters: dict[str, int] = field(default_factory=dict)
+    next_packet: int = 1
+    unreleased: set[int] = field(default_factory=set)  # packets of QoS 2
+
+    def deliver(self, topic: str, payload: bytes, *, retained: bool) -> bool:
+        """Send a message if the client has subscribed to it; return whether it has."""
+        granted = [qos for pattern, qos in self.filters.items() if packets.matches(pattern, topic)]
+        if not granted:
+            return False
+        number, self.next_packet = self.next_packet, self.next_packet % 0xFFFF + 1
+        qos = min(max(granted), 1)
+        self.wire.write(packets.write_publish(self.version, topic, payload, qos=qos, number=number, retained=retained))
+        return True
+
+
+class Broker:
+    """Serves retained messages to one device, and records what it publishes.
+
+    Attributes:
+        publications: every message of the device, in the order of arrival.
+        faults: rules of MQTT that it broke, in words.
+        replies: what happens to the next publications; after those, each is acknowledged.
+        forbids: topics of which a subscription is refused.
+        oldest: the lowest version of MQTT that it accepts, and `newest` the highest.
+    """
+
+    def __init__(self) -> None:
+        self.publications: list[Publication] = []
+        self.faults: list[str] = []
+        self.replies: deque[Reply] = deque()
+        self.forbids: Callable[[str], bool] = lambda _topic: False
+        self.newest = NEW
+        self.connections = 0
+        self.subscribed: list[str] = []
+        self.client_ids: list[str] = []
+        self.delivered: dict[str, float] = {}
+        """When the latest message of a topic was first sent to the device; `time.monotonic()`."""
+        self.port = 0
+        self._retained: dict[str, bytes] = {}
+        self._links: set[_Link] = set()
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self, *, websockets: bool = False) -> AsyncIterator["Broker"]:
+        """Listen on a free loopback port while the context is open."""
+        if websockets:
+            async with _web_server(self._serve) as port:
+                self.port = port
+                yield self
+                self.cut()
+            return
+        server = await asyncio.start_server(self._serve_socket, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            self.cut()
+
+    def retain(self, topic: str, payload: bytes) -> None:
+        """Publish a retained message; an empty one deletes it."""
+        self.delivered.pop(topic, None)
+        if payload:
+            self._retained[topic] = payload
+        else:
+            self._retained.pop(topic, None)
+        for link in list(self._links):
+            if link.deliver(topic, payload, retained=False):
+                self.delivered.setdefault(topic, time.monotonic())
+        self._changed.set()
+
+    def cut(self) -> None:
+        """End every connection, without a word."""
+        for link in list(self._links):
+            link.wire.close()
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._links)
+
+    async def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition on the broker holds, at most for some seconds; return whether it does."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        return condition()
+
+    def notify(self) -> None:
+        """Let `wait` check its condition again: something else has changed."""
+        self._changed.set()
+
+    async def _serve_socket(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._serve(_Socket(reader, writer))
+
+    async def _serve(self, wire: _Wire) -> None:
+        self.connections += 1
+        link = _Link(wire, self.connections)
+        try:
+            await self._session(link)
+        except PacketError as error:
+            self.faults.append(str(error))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._links.discard(link)
+            wire.close()
+            self._changed.set()
+
+    async def _session(self, link: _Link) -> None:
+        kind, _, body = await packets.read_packet(link.wire.read)
+        if kind != Kind.CONNECT:
+            raise PacketError(f"sends a {kind.name} before its CONNECT")
+        hello = packets.read_connect(Body(body))
+        if hello.version not in (OLD, NEW) or hello.version > self.newest:
+            link.wire.write(packets.write_connack(OLD, 1))
+            return
+        link.version = hello.version
+        self.client_ids.append(hello.client_id)
+        link.wire.write(packets.write_connack(link.version, 0))
+        self._links.add(link)
+        self._changed.set()
+        while await self._answer(link, *await packets.read_packet(link.wire.read)):
+            self._changed.set()
+
+    async def _answer(self, link: _Link, kind: Kind, flags: int, body: bytes) -> bool:
+        """Answer a packet; return whether the connection continues."""
+        match kind:
+            case Kind.PUBLISH:
+                return self._publish(link, packets.read_publish(flags, Body(body), link.version))
+            case Kind.SUBSCRIBE:
+                self._subscribe(link, Body(body))
+            case Kind.UNSUBSCRIBE:
+                number, filters = packets.read_filters(Body(body), link.version, options=False)
+                for pattern, _ in filters:
+                    link.filters.pop(pattern, None)
+                reasons = bytes(len(filters)) if link.version == NEW else b""
+                link.wire.write(packets.write_suback(0xB0, link.version, number, reasons))
+            case Kind.PUBREL:
+                link.wire.write(packets.write_acknowledgement(0x70, Body(body).number()))
+            case Kind.PINGREQ:
+                link.wire.write(packets.write_packet(0xD0, b""))
+            case Kind.DISCONNECT:
+                return False
+            case Kind.CONNECT:
+                raise PacketError("sends a second CONNECT")
+            case _:  # acknowledgements of what was delivered
+                pass
+        return True
+
+    def _subscribe(self, link: _Link, body: Body) -> None:
+        number, filters = packets.read_filters(body, link.version, options=True)
+        reasons = bytearray()
+        for pattern, qos in filters:
+            self.subscribed.append(pattern)
+            refused = self.forbids(pattern)
+            reasons.append(_REFUSED if refused else min(qos, 1))
+            if not refused:
+                link.filters[pattern] = min(qos, 1)
+        link.wire.write(packets.write_suback(0x90, link.version, number, bytes(reasons)))
+        for topic, payload in self._retained.items():
+            if any(packets.matches(pattern, topic) and pattern in link.filters for pattern, _ in filters):
+                link.deliver(topic, payload, retained=True)
+                self.delivered.setdefault(topic, time.monotonic())
+
+    def _publish(self, link: _Link, message: packets.Publish) -> bool:
+        reply = self.replies.popleft() if self.replies else Reply.ACKNOWLEDGE
+        about = message.topic, message.payload, message.qos, message.is_retained, message.is_duplicate
+        self.publications.append(Publication(time.monotonic(), link.number, *about, reply))
+        self._changed.set()
+        if message.qos > 1:
+            link.wire.write(packets.write_acknowledgement(0x50, message.number))
+        elif message.qos and reply is Reply.REFUSE and link.version == NEW:
+            link.wire.write(packets.write_puback(link.version, message.number, NOT_AUTHORIZED))
+        elif message.qos and reply is Reply.ACKNOWLEDGE:
+            link.wire.write(packets.write_puback(link.version, message.number))
+        ends = reply is Reply.CUT or (reply is Reply.REFUSE and link.version == OLD)
+        return not ends
+
+
+@asynccontextmanager
+async def _web_server(serve: Callable[[_Wire], Awaitable[None]]) -> AsyncIterator[int]:
+    """Listen for WebSockets on a free loopback port, and yield it."""
+
+    async def handle(connection: ServerConnection) -> None:
+        wire = _WebSocket(connection)
+        sending = asyncio.create_task(wire.send(), name="conform-send")
+        receiving = asyncio.create_task(wire.receive(), name="conform-receive")
+        try:
+            await serve(wire)
+            await sending  # what was written before the end
+        finally:
+            sending.cancel()
+            receiving.cancel()
+
+    subprotocols = [Subprotocol("mqtt")]
+    async with serve_websockets(handle, "127.0.0.1", 0, subprotocols=subprotocols, compression=None) as server:
+        yield next(iter(server.sockets)).getsockname()[1]

@@ -1,0 +1,1 @@
+"""The checks of `hush conform`, one subject a module."""

@@ -1,0 +1,160 @@
+"""Checks of a first answer, and of answers to every kind of value."""
+
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.device import Device, Setup
+from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.packets import OLD
+from hush_simulations.conformance.reports import changed, inspect
+from hush_simulations.conformance.tasks import DOMAINS, VALUES, task, unusual
+
+_CANARY = "173.62951"
+"""A value that no program prints by chance."""
+_MOST_SHOWN = 5
+
+
+def silent(device: Device, when: str) -> Fault:
+    """Return the fault of a device that does not answer, with the last line that its program printed."""
+    why = f"; it printed last: {words}" if (words := device.last_words()) else ""
+    code = f", and ended with exit code {device.codes[-1]}" if device.codes else ""
+    return Fault(Rule.ANSWERS, f"{when}: no report within {device.setup.timeout:g} s{code}{why}")
+
+
+_SHORT_RUN = 3.0
+"""Seconds after its first report within which a program that ends by itself has ended."""
+
+
+async def _answer(knowledge: Knowledge) -> Outcome:
+    """Measure how long an answer takes; then ask again, and over MQTT 3.1.1."""
+    setup, asked = knowledge.setup, unusual(task("conform-answer"))
+    async with setup.device(asked.id) as device:
+        device.publish(asked.id, asked.payload)
+        if not await device.until_reports(1):
+            return Outcome([silent(device, "a legal task"), *inspect(device, asked)])
+        began = device.started
+        knowledge.answers = device.reports[0].at - began
+        setup.slowest = device.delay(asked.id)
+        await device.broker.wait(lambda: not device.is_running, max(_SHORT_RUN, setup.silence))
+        knowledge.lasts = None if device.is_running else time.monotonic() - began
+        device.set_value("219")
+        await device.kill()
+        await device.run_idle(lambda: len(device.frames) > 1)
+        faults = inspect(device, asked) + changed(device, "after a restart")
+    faults += await together([_old_broker(setup)])
+    remark = f"first report {knowledge.answers:.2g} s after the start of the program"
+    remark += "; it keeps running" if knowledge.lasts is None else f"; it ends after {knowledge.lasts:.2g} s"
+    return Outcome(list(dict.fromkeys(faults)), [remark])
+
+
+async def _old_broker(setup: Setup) -> list[Fault]:
+    """A broker that knows only MQTT 3.1.1."""
+    asked = task("conform-old")
+    async with setup.device(asked.id) as device:
+        device.broker.newest = OLD
+        device.publish(asked.id, asked.payload)
+        if not await device.until_reports(1):
+            return [silent(device, "a broker that refuses MQTT 5"), *inspect(device, asked)]
+        return inspect(device, asked)
+
+
+async def _values(knowledge: Knowledge) -> Outcome:
+    """Answer each kind of value, and compare what an observer sees."""
+    seen: list[_Seen] = []
+    kinds = [kind for kind in DOMAINS if await _supports(knowledge, kind)]
+    faults = await together(
+        _value(knowledge, kind, number, value, seen) for kind in kinds for number, value in enumerate(VALUES[kind])
+    )
+    for kind in kinds:
+        faults += _compared(kind, [one for one in seen if one.kind == kind])
+    faults += await together([_leaks(knowledge.setup)])
+    count = sum(len(VALUES[kind]) for kind in kinds)
+    remark = (
+        f"{count} values of {len(kinds)} kinds, one report each: a value that is silenced only sometimes may be missed"
+    )
+    return Outcome(list(dict.fromkeys(faults)), [remark])
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an observer sees of one answer."""
+
+    kind: str
+    value: str
+    size: int
+    code: int | None
+    printed: int  # bytes
+
+
+async def _supports(knowledge: Knowledge, kind: str) -> bool:
+    """Whether the program answers tasks of a kind of domain; it must answer all with one value, or none."""
+    asked = task(f"conform-{kind}", domain=DOMAINS[kind])
+    async with knowledge.setup.device(asked.id, value=VALUES[kind][0]) as device:
+        device.publish(asked.id, asked.payload)
+        found = await device.run_idle(lambda: bool(device.reports))
+    (knowledge.supported if found else knowledge.missing).add(kind)
+    return found
+
+
+async def _value(knowledge: Knowledge, kind: str, number: int, value: str | None, seen: list[_Seen]) -> list[Fault]:
+    asked = task(f"conform-{kind}-{number}", domain=DOMAINS[kind])
+    shown = "no value" if value is None else f"the value {value[:20]!r}"
+    async with knowledge.setup.device(asked.id, value=value) as device:
+        device.publish(asked.id, asked.payload)
+        if not await device.until_reports(1):
+            return [silent(device, f"{shown} of a {kind}"), *inspect(device, asked)]
+        knowledge.setup.slowest = max(knowledge.setup.slowest, device.delay(asked.id))
+        if knowledge.lasts is not None:
+            await device.broker.wait(lambda: not device.is_running, knowledge.setup.timeout)
+        code = device.codes[-1] if device.codes else None
+        size, printed = len(device.reports[0].payload), device.output.stat().st_size
+        seen.append(_Seen(kind, shown, size, code, printed))
+        return inspect(device, asked)
+
+
+def _compared(kind: str, seen: Sequence[_Seen]) -> list[Fault]:
+    """Return what of an answer depends on the value."""
+    faults = []
+    if not seen:
+        return []
+    first = seen[0]
+    for one in seen[1:]:
+        between = f"of a {kind}: {first.value} and {one.value}"
+        if one.size != first.size:
+            faults.append(Fault(Rule.SAME_SIZE, f"{between} have reports of {first.size} and {one.size} bytes"))
+        if one.code != first.code:
+            faults.append(Fault(Rule.OUTPUT, f"{between} end with exit code {first.code} and {one.code}"))
+    return faults[:_MOST_SHOWN]
+
+
+async def _leaks(setup: Setup) -> list[Fault]:
+    """Look for a value in what the program prints and stores."""
+    asked, faults = task("conform-leaks"), []
+    async with setup.device(asked.id, value=_CANARY) as device:
+        device.publish(asked.id, asked.payload)
+        await device.until_reports(1)
+        await device.run_idle()
+        await device.kill()
+        if _holds(device.output):
+            faults.append(Fault(Rule.OUTPUT, f"it prints its value {_CANARY}"))
+        stored = [path for path in sorted(device.state.rglob("*")) if path.is_file() and _holds(path)]
+        faults += [
+            Fault(Rule.STATE, f"the file {path.name!r} of its state holds the value {_CANARY}") for path in stored
+        ]
+    return faults
+
+
+def _holds(path: Path) -> bool:
+    """Whether a file has the value, as text or as binary64."""
+    data, number = path.read_bytes(), float(_CANARY)
+    return any(form in data for form in (_CANARY.encode(), struct.pack("<d", number), struct.pack(">d", number)))
+
+
+CHECKS = (
+    Check("answers", "answers a task once: topic, QoS, digest, round, body", _answer),
+    Check("values", "answers whatever the value is, with messages of one size", _values),
+)

@@ -1,0 +1,135 @@
+"""Checks of recalls: the same bytes once more, and nothing else."""
+
+import secrets
+
+from hush_common.recall import RECALL_ID_BYTES
+from hush_common.task import Task
+from hush_common.topics import recall_topic
+from hush_simulations.conformance.broker import Reply
+from hush_simulations.conformance.checks.answers import silent
+from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.device import Device, Setup
+from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.reports import changed, inspect
+from hush_simulations.conformance.tasks import task
+
+_OVER = 1
+"""Seconds over which a recall is spread."""
+
+
+async def _recalls(knowledge: Knowledge) -> Outcome:
+    setup = knowledge.setup
+    asked = task("conform-recall")
+    async with setup.device(asked.id) as device:
+        faults = await _acknowledged(device, asked)
+        if faults:
+            return Outcome(faults)
+        identifier = _identifier()
+        device.recall(asked.id, asked.digest, identifier, _OVER)
+        device.set_value("219")
+        if not await device.until_reports(2):
+            return Outcome(changed(device, "after a recall", Rule.SAME_BYTES), is_supported=False)
+        faults = await _served(device, asked, identifier)
+    faults += await together([_ignored(setup), _forbidden(setup), _killed(setup)])
+    return Outcome(faults, [f"a recall over {_OVER} s; that its times are uniform is not checked"])
+
+
+def _identifier() -> bytes:
+    return secrets.token_bytes(RECALL_ID_BYTES)
+
+
+async def _acknowledged(device: Device, asked: Task) -> list[Fault]:
+    """Get a report acknowledged, and let the program record that."""
+    device.publish(asked.id, asked.payload)
+    if not await device.until_reports(1):
+        return [silent(device, "a legal task"), *inspect(device, asked)]
+    await device.broker.wait(lambda: not device.is_running, 1.0)
+    return []
+
+
+async def _served(device: Device, asked: Task, identifier: bytes) -> list[Fault]:
+    """Recall again after a recall that was served: with the same id, and with a new one within the hour."""
+    faults = [*inspect(device, asked), *changed(device, "after a recall", Rule.SAME_BYTES)]
+    await device.broker.wait(lambda: not device.is_running, 1.0)
+    for when, again in (
+        ("a recall that was served, at the next start", identifier),
+        ("a second recall within an hour", _identifier()),
+    ):
+        before = len(device.reports)
+        await device.kill()
+        device.recall(asked.id, asked.digest, again, _OVER)
+        if await _sent(device, before):
+            faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
+    return [*faults, *changed(device, "after a second recall", Rule.SAME_BYTES)]
+
+
+async def _sent(device: Device, before: int) -> bool:
+    """Whether the program sends something within the time of a recall, started once more."""
+
+    def more() -> bool:
+        return len(device.reports) > before
+
+    await device.run_idle(more)
+    return more() or (await device.broker.wait(lambda: more() or not device.is_running, _OVER) and more())
+
+
+async def _ignored(setup: Setup) -> list[Fault]:
+    """Recalls that are none, or of another task under the same id; then a legal one."""
+    asked = task("conform-ignored")
+    good = b'{"v":1,"task":"conform-ignored","digest":"%s","id":"%s","over":1}'
+    digest, identifier = asked.digest.hex().encode(), _identifier().hex().encode()
+    whole = good % (digest, identifier)
+    wrong = {
+        "a recall with the digest of another task": good % (bytes(64).replace(b"\0", b"0"), identifier),
+        "a recall with a key twice": whole.replace(b'"v":1', b'"v":1,"v":1'),
+        "a recall with an unknown key": whole.replace(b'"v":1', b'"v":1,"now":1'),
+        "a recall that is not JSON": whole[:-1],
+        "a recall of another version": whole.replace(b'"v":1', b'"v":2'),
+        "a recall of another task": whole.replace(b"conform-ignored", b"conform-another"),
+    }
+    async with setup.device(asked.id) as device:
+        if faults := await _acknowledged(device, asked):
+            return faults
+        for when, payload in wrong.items():
+            device.broker.retain(recall_topic(asked.id), payload)
+            before = len(device.reports)
+            if await _sent(device, before):
+                faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
+                break
+        device.recall(asked.id, asked.digest, _identifier(), _OVER)
+        before = len(device.reports)
+        if not faults and not await device.until_reports(before + 1):
+            faults.append(Fault(Rule.RECALLED, "after invalid recalls, a legal one was not served"))
+        return [*faults, *inspect(device, asked), *changed(device, "after invalid recalls", Rule.SAME_BYTES)]
+
+
+async def _forbidden(setup: Setup) -> list[Fault]:
+    """A broker whose rules do not let the device read recalls."""
+    asked = task("conform-forbidden")
+    async with setup.device(asked.id) as device:
+        device.broker.forbids = lambda topic: "/recalls/" in topic
+        device.publish(asked.id, asked.payload)
+        if not await device.until_reports(1):
+            return [silent(device, "a broker that refuses the subscription to recalls"), *inspect(device, asked)]
+        return inspect(device, asked)
+
+
+async def _killed(setup: Setup) -> list[Fault]:
+    """A recall while the program does not run, and a kill before the resent report is acknowledged."""
+    asked, when = task("conform-recalled"), "killed before a recalled report was acknowledged"
+    async with setup.device(asked.id) as device:
+        if faults := await _acknowledged(device, asked):
+            return faults
+        await device.kill()
+        device.set_value("219")
+        device.recall(asked.id, asked.digest, _identifier(), _OVER)
+        device.broker.replies.append(Reply.WITHHOLD)
+        if not await device.until_reports(2):
+            faults.append(Fault(Rule.RECALLED, "a recall that came while the program did not run was not served"))
+        await device.kill()
+        if not faults and not await device.until_reports(3):
+            faults.append(Fault(Rule.RECALLED, f"{when}: it was not sent again"))
+        return [*faults, *inspect(device, asked), *changed(device, when, Rule.SAME_BYTES)]
+
+
+CHECKS = (Check("recalls", "sends a report that the broker lost once more, the same bytes", _recalls),)

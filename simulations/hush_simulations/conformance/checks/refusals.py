@@ -1,0 +1,114 @@
+"""Checks of refusals: what a device must not answer, and that a refusal does not last."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from hush_common.epsilon import decimal_text
+from hush_common.task import Task
+from hush_simulations.conformance.checks.answers import silent
+from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.device import Device, Setup
+from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.reports import inspect
+from hush_simulations.conformance.tasks import Hostile, hostile, moment, task
+
+
+async def _hostile(knowledge: Knowledge) -> Outcome:
+    legal = task("conform-hostile")
+    cases = hostile(legal)
+    faults = await together(_refused_then(knowledge.setup, case, legal) for case in cases)
+    return Outcome(
+        faults, [f"{len(cases)} payloads, each replaced by a legal task afterwards, which is to be answered"]
+    )
+
+
+def _why(device: Device) -> str:
+    return silent(device, "not answered").what
+
+
+async def _limits(knowledge: Knowledge) -> Outcome:
+    setup = knowledge.setup
+    faults = await together([_too_large(setup), _closed(setup), _not_open(setup), _budget(setup), _replaced(setup)])
+    return Outcome(faults, [f"limit of this device: epsilon {setup.max_epsilon}"])
+
+
+async def _too_large(setup: Setup) -> list[Fault]:
+    """An epsilon just above the limit, then one within it."""
+    above = decimal_text(Fraction(setup.max_epsilon) + Fraction(1, 1_000_000))
+    costly = task("conform-epsilon", epsilon=above)
+    case = Hostile(f"a task with epsilon {above}, above its limit of {setup.max_epsilon}", costly.payload)
+    return await _refused_then(setup, case, task("conform-epsilon", epsilon="1"))
+
+
+async def _refused_then(setup: Setup, case: Hostile, legal: Task) -> list[Fault]:
+    async with setup.device(legal.id) as device:
+        device.publish(legal.id, case.payload)
+        if await device.run_idle(lambda: bool(device.reports)):
+            return [Fault(Rule.REFUSES, f"answered {case.name}")]
+        device.publish(legal.id, legal.payload)
+        if not await device.until_reports(1):
+            return [Fault(Rule.RECOVERS, f"after {case.name}, a legal task under the same id: {_why(device)}")]
+        return inspect(device, legal)
+
+
+async def _closed(setup: Setup) -> list[Fault]:
+    asked = task("conform-closed", opens=moment(-7200), closes=moment(-3600))
+    async with setup.device(asked.id) as device:
+        device.publish(asked.id, asked.payload)
+        found = await device.run_idle(lambda: bool(device.reports))
+        return [Fault(Rule.REFUSES, "answered a task that closed an hour ago")] if found else []
+
+
+async def _not_open(setup: Setup) -> list[Fault]:
+    asked = task("conform-early", opens=moment(3600), closes=moment(7200))
+    async with setup.device(asked.id) as device:
+        device.publish(asked.id, asked.payload)
+        found = await device.run_idle(lambda: bool(device.reports))
+        return [Fault(Rule.REFUSES, "answered a task that opens in an hour")] if found else []
+
+
+async def _budget(setup: Setup) -> list[Fault]:
+    """Two tasks with one purpose, which together exceed the limit."""
+    half = decimal_text(Fraction(setup.max_epsilon) * Fraction(3, 5))
+    first, second = (task(f"conform-budget-{number}", epsilon=half, purpose="conform budget") for number in (1, 2))
+    async with setup.device(first.id) as device:
+        device.publish(first.id, first.payload)
+        if not await device.until_reports(1):
+            return [silent(device, f"a task with epsilon {half}"), *inspect(device, first)]
+        await device.broker.wait(lambda: not device.is_running, 0.5)
+        await device.kill()
+        device.tasks = (second.id,)
+        device.publish(second.id, second.payload)
+        await device.run_idle(lambda: len(device.frames) > 1)
+        if len(device.frames) > 1:
+            two = f"answered two tasks of one purpose with epsilon {half} each"
+            return [Fault(Rule.BUDGET, f"{two}, above its limit of {setup.max_epsilon}")]
+        return inspect(device, first)
+
+
+async def _replaced(setup: Setup) -> list[Fault]:
+    """Another task under the id of one that was answered; then the first one again."""
+    first, other = task("conform-replaced"), task("conform-replaced", domain=_OTHER_BOUNDS, purpose="conform other")
+    async with setup.device(first.id) as device:
+        device.publish(first.id, first.payload)
+        if not await device.until_reports(1):
+            return [silent(device, "a legal task"), *inspect(device, first)]
+        for when, payload in (
+            ("another task under the id of one that was answered", other.payload),
+            ("the same, after a restart", other.payload),
+            ("the first task again", first.payload),
+        ):
+            device.publish(first.id, payload)
+            await device.run_idle(lambda: len(device.frames) > 1)
+            if len(device.frames) > 1:
+                return [Fault(Rule.PINNED, f"{when}: a second report was sent")]
+            await device.kill()
+        return inspect(device, first)
+
+
+_OTHER_BOUNDS: Mapping[str, object] = {"kind": "number", "lower": 0.0, "upper": 10.0}
+
+CHECKS = (
+    Check("hostile", "refuses malformed and illegal tasks, and then answers a legal one", _hostile),
+    Check("limits", "refuses what is closed, not open, too costly or changed", _limits),
+)

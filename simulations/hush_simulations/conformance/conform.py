@@ -1,0 +1,66 @@
+"""Run the checks against a program, and collect what they find."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from hush_common.errors import OptionError
+from hush_common.suggestion import meant
+from hush_simulations.conformance.checks import answers, recalls, refusals, rounds, sending
+from hush_simulations.conformance.checks.check import Check, Knowledge
+from hush_simulations.conformance.device import Setup
+from hush_simulations.conformance.findings import Conformance, Finding
+
+CHECKS: Sequence[Check] = (
+    *answers.CHECKS,
+    *sending.CHECKS,
+    *rounds.CHECKS,
+    *recalls.CHECKS,
+    *refusals.CHECKS,
+)
+"""In the order in which they run; the first one measures how long an answer takes."""
+
+_FIRST = CHECKS[0].name
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be checked."""
+
+    checks: Collection[str] = ()  # all of them if there are none
+    require: Collection[str] = ()  # optional parts that the device must have
+    samples: int = 200
+    seconds: float = 60.0
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raise OptionError for the name of a check that does not exist."""
+    known = [check.name for check in CHECKS]
+    for name in names:
+        if name not in known:
+            raise OptionError("--check", f"unknown check {name[:40]!r}; choose {', '.join(known)}{meant(name, known)}")
+
+
+async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], object]) -> Conformance:
+    """Check a program; `tell` is called with the name of each check, its number and their count.
+
+    The first check always runs, because the others need its times; if the device does not answer, they do not run.
+
+    Raises:
+        OptionError: the program cannot be started.
+    """
+    check_names(order.checks)
+    chosen = [check for check in CHECKS if check.name == _FIRST or not order.checks or check.name in order.checks]
+    knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[Finding]()
+    for number, check in enumerate(chosen):
+        if number and not setup.slowest:
+            findings.append(Finding(check.name, check.title, "not run"))
+            continue
+        tell(check.name, number, len(chosen))
+        began = time.monotonic()
+        outcome = await check.run(knowledge)
+        (knowledge.supported if outcome.status != "not supported" else knowledge.missing).add(check.name)
+        faults, remarks = tuple(outcome.faults), tuple(outcome.remarks)
+        findings.append(Finding(check.name, check.title, outcome.status, faults, remarks, time.monotonic() - began))
+    missing = tuple(name for name in order.require if name not in knowledge.supported)
+    return Conformance(setup.command[0], tuple(findings), missing)

@@ -1,0 +1,50 @@
+"""What `hush conform` prints."""
+
+from collections.abc import Iterator
+
+from hush_common.formatting import significant
+from hush_common.terminal import Column, Renderable, Row, Sentence, Styled, Table
+from hush_simulations.conformance.findings import Conformance, Fault, Finding, Status
+
+_STYLES: dict[Status, str] = {"passed": "green", "failed": "red", "not supported": "dim", "not run": "dim"}
+
+
+def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
+    """Yield a line for each check, what is wrong and what to do, and the verdict."""
+    yield Sentence("")
+    rows = [_row(finding) for finding in done.findings]
+    yield Table([Column("check"), Column("result"), Column("the device …"), Column("s", right=True)], rows)
+    for finding in done.findings:
+        if finding.faults:
+            yield Sentence("")
+            yield Sentence(f"{finding.check}: {finding.title}", "bold", hanging=2)
+            for fault in finding.faults:
+                yield from _fault(fault)
+    if any(finding.remarks for finding in done.findings):
+        yield Sentence("")
+        for finding in done.findings:
+            yield from (Sentence(f"{finding.check}: {remark}.", "dim", hanging=2) for remark in finding.remarks)
+    yield Sentence("")
+    if done.missing:
+        yield Sentence(f"Required, but not supported: {', '.join(done.missing)}.", "red", hanging=2)
+    yield Sentence(_verdict(done), "green" if done.passed else "red", hanging=2)
+    yield Sentence("")
+
+
+def _row(finding: Finding) -> Row:
+    seconds = significant(finding.seconds, 2) if finding.seconds else ""
+    return Row([finding.check, Styled(finding.status, _STYLES[finding.status]), finding.title, seconds])
+
+
+def _fault(fault: Fault) -> Iterator[Renderable]:
+    yield Sentence(f"- {fault.what}.", "red", indent=2, hanging=2)
+    yield Sentence(f"Why it matters: {fault.rule.why}.", indent=4, hanging=2)
+    yield Sentence(f"What to do: {fault.rule.remedy}.", indent=4, hanging=2)
+
+
+def _verdict(done: Conformance) -> str:
+    passed = sum(finding.status == "passed" for finding in done.findings)
+    if done.passed:
+        return f"Conforms: {passed} checks found no fault. That does not prove that there is none."
+    failed = sum(finding.status == "failed" for finding in done.findings)
+    return f"Does not conform: {failed} of {len(done.findings)} checks failed."
