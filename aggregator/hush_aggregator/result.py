@@ -8,19 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.estimate.estimates import Estimate, Interval, Intervals, PartEstimate
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
-from hush_aggregator.store.base import WHOLE_TASK, StoreReader
 from hush_aggregator.tally import Tally
-from hush_aggregator.tasks import stored_task
 from hush_common.epsilon import decimal_text
 from hush_common.errors import TaskError
 from hush_common.task import Task, interval_text
 from hush_common.untrusted import ESTIMATE, read_json
 from hush_common.wire import Refusal
+
+if TYPE_CHECKING:  # a simulation in bulk has no store, and a store takes a tenth of its start
+    from hush_aggregator.store.base import StoreReader
 
 WHOLE = "estimate"
 """The name in `failures` of an estimate that failed altogether."""
@@ -422,7 +423,7 @@ class ResultReader:
 
     def __init__(
         self,
-        store: StoreReader,
+        store: "StoreReader",
         *,
         confidence: float = 0.95,
         estimator: Estimator | None = None,
@@ -482,6 +483,8 @@ class ResultReader:
 
     async def _task(self, task_id: str) -> Task:
         if task_id not in self._tasks:
+            from hush_aggregator.tasks import stored_task  # noqa: PLC0415 - see above
+
             payload = await self._run(self._store.task, task_id)
             if payload is None:
                 raise TaskError("task", f"no task {task_id!r} is known here; publish it, or check the name")
@@ -495,8 +498,10 @@ class ResultReader:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
 
-def read_round(store: StoreReader, task: Task, round_: int | None, now: datetime) -> RoundCounts:
+def read_round(store: "StoreReader", task: Task, round_: int | None, now: datetime) -> RoundCounts:
     """Read the counts of a round, by default the latest with a report. Blocks; may raise StoreError."""
+    from hush_aggregator.store.base import WHOLE_TASK  # noqa: PLC0415 - see above
+
     if round_ is None:
         round_ = store.latest_round(task.digest)
     final = is_marked = store.is_closed(task.digest, round_)  # first: nothing is counted between this and the tally

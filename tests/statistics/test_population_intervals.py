@@ -126,7 +126,7 @@ def test_the_half_width_is_the_least_of_all_tangents(n: int, epsilon: float, con
 def test_students_t_waits_the_longer_the_surer_and_the_less_noisy() -> None:
     def first(epsilon: int, confidence: float) -> int:
         mechanism = Laplace(Fraction(epsilon), GRID_STEPS)
-        return next(n for n in range(1, 10**5) if is_many([(mechanism, n)], confidence))
+        return next(n for n in range(1, 10**5) if is_many(((mechanism, n),), confidence))
 
     z = stats.norm.isf((1 - np.array(CONFIDENCES)) / 2)
     error = 2 * stats.norm.pdf(z) * z * abs(z**4 + 2 * z**2 - 3) / 18  # for a squared skewness of 1 and n = 1
@@ -135,10 +135,10 @@ def test_students_t_waits_the_longer_the_surer_and_the_less_noisy() -> None:
         expected = np.maximum(np.ceil(needed), max(100, 3 * epsilon**2)).tolist()
         assert [first(epsilon, confidence) for confidence in CONFIDENCES] == expected
     assert [first(8, confidence) for confidence in (0.9, 0.95, 0.99)] == [192, 376, 1705]
-    both = [(Laplace(Fraction(1), GRID_STEPS), 100), (Laplace(Fraction(8), GRID_STEPS), 376)]
+    both = ((Laplace(Fraction(1), GRID_STEPS), 100), (Laplace(Fraction(8), GRID_STEPS), 376))
     assert is_many(both, 0.95)
     assert not is_many(both, 0.99)
-    assert not is_many([(both[0][0], 99), both[1]], 0.95)
+    assert not is_many(((both[0][0], 99), both[1]), 0.95)
 
 
 @pytest.mark.parametrize(("epsilon", "confidence", "n"), [(8, 0.95, 376), (4, 0.99, 427), (2, 0.5, 100)])

@@ -10,6 +10,7 @@ All arithmetic is guarded: an interval whose making overflows, or fails in anoth
 it.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
@@ -24,7 +25,7 @@ from hush_aggregator.estimate.estimates import (
     PooledMean,
     WinsorisedMean,
 )
-from hush_aggregator.estimate.mechanisms import analysis_of, check, parts_of
+from hush_aggregator.estimate.mechanisms import check, estimate_many, parts_of
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.tally import Tally
@@ -42,6 +43,7 @@ __all__ = [
     "PooledMean",
     "WinsorisedMean",
     "estimate",
+    "estimate_tallies",
 ]
 
 
@@ -56,30 +58,42 @@ def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
     Raises:
         ValueError: `confidence` outside (0, 1), or a tally that this task cannot have given.
     """
+    (made,) = estimate_tallies(task, [tally], confidence)
+    return made
+
+
+def estimate_tallies(task: Task, tallies: Sequence[Tally], confidence: float) -> list[Estimate]:
+    """The estimates of several tallies of one task, as of the trials of a sweep: what they share is computed once.
+
+    Each is as `estimate` makes it, but for the rounding of sums. Errors are those of `estimate`.
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1, for example 0.95")
-    if tally.n == 0:
-        return Estimate(0)
-    check(task.randomizer, tally)
+    counted = [tally for tally in tallies if tally.n]
+    for tally in counted:
+        check(task.randomizer, tally)
+    if not counted:
+        return [Estimate(0)] * len(tallies)
+    samples = [parts_of(task.randomizer, tally) for tally in counted]
     with guarded():
-        return _with_bounds_of_bias(_dispatch(task, tally, confidence), task)
+        made = estimate_many(samples, EstimateRequest(task.domain, confidence, task.enrolled))
+        found = iter(_with_bounds_of_bias(made, task))
+    return [next(found) if tally.n else Estimate(0) for tally in tallies]
 
 
-def _with_bounds_of_bias(made: Estimate, task: Task) -> Estimate:
+def _with_bounds_of_bias(every: Sequence[Estimate], task: Task) -> Iterator[Estimate]:
     """Add to each part what reporters without a value, and the silent ones, may have done to its mean."""
+    parts = [(part, replacement_bias(part)) for part in task.domain.parts]
 
-    def bounded(part: PartEstimate, of: DomainPart) -> PartEstimate:
+    def bounded(part: PartEstimate, of: DomainPart, bias: dict[str, float], made: Estimate) -> PartEstimate:
         if not part.n:
             return part
         reporters = part.intervals.get(REPORTERS)
         silent = None
         if task.enrolled is not None and reporters is not None:
             silent = manski(made.n, task.enrolled, reporters, of.lower, of.upper)
-        return replace(part, unit=of.unit, replacement_bias=replacement_bias(of), manski=silent)
+        return replace(part, unit=of.unit, replacement_bias=bias, manski=silent)
 
-    return replace(made, parts=tuple(map(bounded, made.parts, task.domain.parts)))
-
-
-def _dispatch(task: Task, tally: Tally, confidence: float) -> Estimate:
-    parts = parts_of(task.randomizer, tally)
-    return analysis_of(parts[0][0]).estimate(parts, EstimateRequest(task.domain, confidence, task.enrolled))
+    for made in every:
+        pairs = zip(made.parts, parts, strict=True)
+        yield replace(made, parts=tuple(bounded(part, of, bias, made) for part, (of, bias) in pairs))

@@ -95,6 +95,7 @@ from hush_aggregator.estimate.units import Units
 _USUAL = 0.95
 
 
+@lru_cache(maxsize=64)
 def is_normal(sizes: Sizes, confidence: float) -> bool:
     """Whether the mean of n reports is close to normal, far enough out for this confidence."""
     reach = max(channel.reach for channel, _ in sizes)
@@ -156,9 +157,9 @@ class Sample:
     @cached_property
     def variance(self) -> float:
         """Of all reports, not below that of the noise."""
-        squares = sum(
-            group.squares + group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups
-        )
+        squares = sum(group.squares for group in self.groups)
+        if len(self.groups) > 1:
+            squares += sum(group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups)
         return max(squares / max(self.n - 1, 1), self.noise[0])
 
     def without(self, answered: float) -> float:
@@ -341,10 +342,27 @@ def estimate(
     enrolled: int | None = None,
 ) -> Estimate:
     """The mean and its error bars of at least one report; this module's docstring specifies them."""
+    return ask(groups, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)()
+
+
+def ask(
+    groups: Sequence[Group],
+    units: Units,
+    confidence: float,
+    batches: Batches,
+    *,
+    sampled: bool = False,
+    enrolled: int | None = None,
+) -> Callable[[], Estimate]:
+    """What makes the estimate, once those of all samples that share `batches` are asked for."""
     sample = Sample(tuple(group for group in groups if group.n))
-    asked = intervals(sample, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)
-    part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
-    return Estimate(sample.n, (part,), sample.monitor)
+    asked = intervals(sample, units, confidence, batches, sampled=sampled, enrolled=enrolled)
+
+    def make() -> Estimate:
+        part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
+        return Estimate(sample.n, (part,), sample.monitor)
+
+    return make
 
 
 def around(

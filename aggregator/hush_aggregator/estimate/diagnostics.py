@@ -65,15 +65,16 @@ def finite_monitor(channel: FiniteChannel, counts: Sequence[int]) -> str | None:
     return next(iter(finite_monitors(channel, np.array([counts]))), None)
 
 
-def finite_monitors(channel: FiniteChannel, counts: NDArray[np.int64]) -> list[str]:
-    """The verdict of each question; all of them have one's rate of false alarms. Empty below 100 reports.
+def finite_monitors(channel: FiniteChannel, counts: NDArray[np.int64], *, together: int | None = None) -> list[str]:
+    """The verdict of each question. Empty below 100 reports.
 
-    `counts` of each output have the shape (questions, outputs), with the same sum in each row.
+    `counts` of each output have the shape (questions, outputs), with the same sum in each row. As many questions as
+    `together`, all of them if it is None, have one's rate of false alarms.
     """
     n = int(counts[0].sum())
     if n < _MONITOR_FROM:
         return []
-    deviations = normal_quantile(1 - _FALSE_ALARM / len(counts))
+    deviations = normal_quantile(1 - _FALSE_ALARM / (together or len(counts)))
     (least, most), spreads = channel.extremes, channel.extreme_deviations
     seen = counts[:, channel.used]
     few = seen < n * least - deviations * sqrt(n) * spreads[0]

@@ -52,7 +52,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.bounded_mean import Batch, is_normal
-from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.diagnostics import finite_monitor, finite_monitors, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.estimates import (
     ANYTIME,
     ANYTIME_POPULATION,
@@ -132,17 +132,54 @@ class Proportions:
         return Estimate(n, parts, monitor, failures=self.failures if joint else {})
 
 
+def estimate_each(
+    mechanism: Mechanism, n: int, tallies: Sequence[Tally], confidence: float, *, enrolled: int | None = None
+) -> list[Estimate]:
+    """The estimates of several tallies of n ≥ 1 reports each, as `estimate_alone` makes them."""
+    ones, channel = [tally.moments[0] for tally in tallies], finite(mechanism)
+    found = proportions(channel.of_yes, n, ones, [confidence], enrolled=enrolled, alike=1)
+    if found.failures:  # an interval that one of them lacks
+        return [estimate_alone(mechanism, tally, confidence, enrolled=enrolled) for tally in tallies]
+    monitors = finite_monitors(channel, np.array([(n - one, one) for one in ones]), together=1)
+    bias = worst_case_bias(n, channel.reach)
+    return [
+        Estimate(
+            n,
+            (
+                PartEstimate(
+                    n=n,
+                    mean=found.mean[place],
+                    stderr=found.stderr[place],
+                    stderr_plug_in=found.stderr_plug_in[place],
+                    intervals=found.intervals[0][place],
+                    methods=found.methods,
+                    worst_case_bias=bias,
+                ),
+            ),
+            monitors[place] if monitors else None,
+        )
+        for place in range(len(ones))
+    ]
+
+
 def proportions(
-    p: _Pair, n: int, counts: Sequence[int], confidences: Sequence[float], *, enrolled: int | None = None
+    p: _Pair,
+    n: int,
+    counts: Sequence[int],
+    confidences: Sequence[float],
+    *,
+    enrolled: int | None = None,
+    alike: int | None = None,
 ) -> Proportions:
     """The share of those for whom it is true, for yes-or-no questions with the same probabilities.
 
     `p` are the probabilities of a reported yes where it is false, and where it is true; `counts` the reported yes of
-    each question. The sums of more than `MOST_INVERTED` questions are not inverted.
+    each question. The sums of more than `MOST_INVERTED` questions of one tally are not inverted; `alike` is how many
+    questions a tally has, if `counts` are not those of one.
     """
     ones, which = np.unique(np.array(counts, dtype=np.int64), return_inverse=True)
     means = np.array(list(_means(p, n, ones.tolist())))
-    makers = _makers(p, n, ones, confidences, enrolled, alike=len(counts))
+    makers = _makers(p, n, ones, confidences, enrolled, alike=len(counts) if alike is None else alike)
     errors = _deviations(p, n, ones, means, enrolled)
     return _made(means, makers, (errors, errors), len(confidences), which)
 

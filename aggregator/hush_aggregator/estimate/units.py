@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import lcm
 from sys import float_info
 
@@ -26,6 +26,7 @@ class Units:
         return next(map(cls.of, domain.numbers), cls())
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, domain: NumberDomain) -> "Units":
         return cls(Fraction(domain.lower), Fraction(domain.upper), Fraction(1, 2 * domain.steps))
 

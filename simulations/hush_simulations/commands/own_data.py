@@ -4,16 +4,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_common.task import make_task
 from hush_simulations.commands.options import parse_bound, value_option
-from hush_simulations.scenarios.csv_file import CsvRules, kind_of_column, read_answers, read_column
 from hush_simulations.scenarios.population import PARQUET, Observed, Population
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
+
+if TYPE_CHECKING:  # its expressions take a thirtieth of a second, which a scenario without a file does not need
+    from hush_simulations.scenarios.csv_file import CsvRules
 
 Csv = Annotated[Path | None, value_option("FILE", "Your own data, CSV (also gzip) or Parquet; - for standard input.")]
 Column = Annotated[str | None, value_option("NAME", "Column of the file.")]
@@ -84,13 +86,17 @@ class OwnData(CsvOptions):
     unit: str | None = None
 
     @property
-    def rules(self) -> CsvRules:
+    def rules(self) -> "CsvRules":
         """How the file is to be read."""
+        from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - see above
+
         return CsvRules(**{field.name: getattr(self, field.name) for field in fields(CsvRules)})
 
 
 def scenario_of_file(own: OwnData, file: Path) -> Scenario:
     """Return the question, put to the people of a file."""
+    from hush_simulations.scenarios.csv_file import kind_of_column, read_answers, read_column  # noqa: PLC0415 - see above
+
     if own.scenario is not None:
         return _of_shipped(own, own.scenario, file)
     asked = [kind for kind, options in _KINDS.items() if any(getattr(own, option) is not None for option in options)]
@@ -148,6 +154,8 @@ def _of_parquet(own: OwnData, file: Path) -> Scenario:
 
 
 def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
+    from hush_simulations.scenarios.csv_file import read_answers, read_column  # noqa: PLC0415 - see above
+
     scenario = find_scenario(name)
     if scenario.document["domain"] != SCENARIOS["survey"].document["domain"]:
         raise OptionError("SCENARIO", f"{name} has its own people; leave it out to use --csv")

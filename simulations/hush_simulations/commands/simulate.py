@@ -52,7 +52,6 @@ from hush_simulations.display.progress import show_progress
 from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.run import Run
-from hush_simulations.scenarios.csv_file import STANDARD_INPUT
 from hush_simulations.scenarios.scenario import Scenario
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, text_of
 
@@ -214,6 +213,8 @@ def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
     if request.broker is not None and is_external(request.broker):
         del options["broker"]
     if request.csv is not None:
+        from hush_simulations.scenarios.csv_file import STANDARD_INPUT  # noqa: PLC0415 - for a person's own data alone
+
         options["csv"] = "-" if request.csv == STANDARD_INPUT else str(request.csv.resolve())
     elif request.scenario not in {None, *SCENARIOS}:
         options["scenario"] = str(Path(str(request.scenario)).resolve())

@@ -6,14 +6,13 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.result import Result
-from hush_aggregator.store import StoreReader
 from hush_aggregator.tally import Tally
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
@@ -25,6 +24,9 @@ from hush_common.task import Task
 from hush_common.wire import Refusal
 from hush_simulations.scenarios.population import MOST_CLIENTS, MOST_DEVICES, Observed, Population, Value, means_of
 from hush_simulations.scenarios.scenario import Scenario
+
+if TYPE_CHECKING:  # a simulation in bulk has no store
+    from hush_aggregator.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Received:
         return tuple(self.joined_ids[start : start + REPORT_ID_BYTES].hex() for start in starts)
 
 
-def read_received(store: StoreReader, task: Task, round_: int) -> Received:
+def read_received(store: "StoreReader", task: Task, round_: int) -> Received:
     """Return the accepted reports of a round. It blocks."""
     ids, bodies = bytearray(), array("q")
     for report in store.reports(task.digest, round_):

@@ -39,7 +39,7 @@ from hush_simulations.scenarios.scenario import Scenario
 class FileModel(BaseModel):
     """A table of a scenario file: nothing in it is unknown, and no text is taken for a number."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class _Part(FileModel):

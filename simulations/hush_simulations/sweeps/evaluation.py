@@ -7,7 +7,8 @@ each trial is drawn separately, as the bulk engine does (`draw_subpopulations`).
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
+from itertools import islice
 from math import sqrt
 from typing import cast
 
@@ -20,7 +21,7 @@ from hush_aggregator.estimate import (
     POPULATION,
     REPORTERS,
     Estimate,
-    estimate,
+    estimate_tallies,
 )
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.estimate.finite_channel import Values, finite
@@ -231,6 +232,7 @@ def _law(part: str, places: _Array, cells: Cells, width: float) -> _Law:
 
 
 _JOINT = "joint_"
+_ESTIMATED_TOGETHER = 256  # trials; intervals of more need much memory
 
 
 def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
@@ -240,14 +242,8 @@ def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> 
     scopes = {LAST: _Scope(), TOGETHER: _Scope()}
     means = [experiment.mean(number) for number in range(task.rounds)]
 
-    @cache  # equal tallies are estimated once
-    def estimated(tally: Tally) -> Estimate:
-        return drawn_part(task, estimate(task, tally, work.confidence), experiment.drawing)
-
-    for trial in trials_of(work, experiment):
-        if not wanted():
-            raise StoppedError
-        last, together = estimated(trial.tallies[-1]), combine(task, trial.tallies, work.confidence)
+    for trial, last in _estimated(trials_of(work, experiment), experiment, work.confidence, wanted):
+        together = combine(task, trial.tallies, work.confidence)
         scopes[LAST].add(last, score_of_truth(task.domain, last, trial.truth, means[-1]))
         if together is not None:
             together = drawn_part(task, together, experiment.drawing)
@@ -256,6 +252,28 @@ def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> 
             scopes[TOGETHER].add(together, score)
     theory = theoretical_stderr(work.scenario, task, shares_of(experiment, honest=True))
     return [row for name, scope in scopes.items() for row in scope.rows(work, task, name, theory)]
+
+
+def _estimated(
+    trials: Iterator[Trial], experiment: Experiment, confidence: float, wanted: Callable[[], bool]
+) -> Iterator[tuple[Trial, Estimate]]:
+    """Yield each trial with the estimate of its last round; equal tallies are estimated once."""
+    known: dict[Tally, Estimate] = {}
+    while some := list(_while(wanted, islice(trials, _ESTIMATED_TOGETHER))):
+        new = [tally for tally in dict.fromkeys(trial.tallies[-1] for trial in some) if tally not in known]
+        if new:
+            made = estimate_tallies(experiment.task, new, confidence)
+            known.update(zip(new, (drawn_part(experiment.task, one, experiment.drawing) for one in made), strict=True))
+        for trial in some:
+            yield trial, known[trial.tallies[-1]]
+
+
+def _while(wanted: Callable[[], bool], trials: Iterator[Trial]) -> Iterator[Trial]:
+    """Yield trials until they are not wanted; then raise StoppedError."""
+    for trial in trials:
+        if not wanted():
+            raise StoppedError
+        yield trial
 
 
 @dataclass(slots=True)

@@ -36,7 +36,6 @@ R^2/4·(N - n)/(n(N - 1)), and W = R^2·F/(4n), F = min(1 - (n - 1)/N, (1 - n/N)
 much (Bardenet and Maillard 2015). At n = N both are 0.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, log, pi, sqrt
 
@@ -109,7 +108,8 @@ def hoeffding(scales: Scales, proxy: float, confidence: float) -> float:
     return least
 
 
-def is_many(parts: Sequence[tuple[Laplace, int]], confidence: float) -> bool:
+@lru_cache(maxsize=64)
+def is_many(parts: tuple[tuple[Laplace, int], ...], confidence: float) -> bool:
     """Whether the mean of the reports under each epsilon is close enough to normal, whatever the values are."""
     z = normal_quantile(confidence)
     error = 2 * exp(-z * z / 2) / sqrt(2 * pi) * z * abs(z**4 + 2 * z**2 - 3) / 18

@@ -3,14 +3,15 @@
 Under several epsilons a tally has for each offer the number of reports, and then the sums of its mechanism.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.mechanisms import bounded, laplace, randomized_response, subset_selection, vector
-from hush_aggregator.estimate.mechanisms.analysis import Analysis
+from hush_aggregator.estimate.mechanisms.analysis import Analysis, BatchAnalysis, EstimateRequest
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import (
     Channel,
@@ -39,6 +40,14 @@ def analysis_of(mechanism: Mechanism) -> Analysis:
     if found is None:
         raise TypeError(f"no analysis of {mechanism.name}; register it in hush_aggregator.estimate.mechanisms as well")
     return found
+
+
+def estimate_many(samples: Sequence[Sequence[tuple[Mechanism, Tally]]], request: EstimateRequest) -> list[Estimate]:
+    """Return the estimate of each sample: the mechanism and tally of each epsilon, the same mechanisms in all."""
+    analysis = analysis_of(samples[0][0][0])
+    if len(samples) > 1 and isinstance(analysis, BatchAnalysis):
+        return analysis.estimate_many(samples, request)
+    return [analysis.estimate(parts, request) for parts in samples]
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,4 +81,15 @@ class Analysis(Protocol):
 
     def in_words(self, mechanism: Any, domain: Any, bodies: NDArray[np.int64], /) -> list[str]:
         """What each report says: labels that it names, coordinates that it drew and their values, or a number."""
+        ...
+
+
+@runtime_checkable
+class BatchAnalysis(Protocol):
+    """A module that estimates many tallies of one task in less time than one after the other."""
+
+    def estimate_many(
+        self, samples: Sequence[Sequence[tuple[Any, Tally]]], request: EstimateRequest, /
+    ) -> list[Estimate]:
+        """The same estimates as `Analysis.estimate`, but for the rounding of sums."""
         ...

@@ -35,9 +35,22 @@ def possible(_: Mechanism, tally: Tally) -> bool:
 
 def estimate(parts: Sequence[tuple[Mechanism, Tally]], request: EstimateRequest) -> Estimate:
     """The mean, from how often each output came."""
-    groups = [bounded_mean.Group(finite(part), tally.moments) for part, tally in parts]
     units = Units.of_domain(request.domain)
-    return bounded_mean.estimate(groups, units, request.confidence, enrolled=request.enrolled_of(parts))
+    return bounded_mean.estimate(_groups(parts), units, request.confidence, enrolled=request.enrolled_of(parts))
+
+
+def estimate_many(samples: Sequence[Sequence[tuple[Mechanism, Tally]]], request: EstimateRequest) -> list[Estimate]:
+    """The same of several tallies, whose intervals are solved together."""
+    units, batches = Units.of_domain(request.domain), bounded_mean.Batches()
+    pending = [
+        bounded_mean.ask(_groups(parts), units, request.confidence, batches, enrolled=request.enrolled_of(parts))
+        for parts in samples
+    ]
+    return [made() for made in pending]
+
+
+def _groups(parts: Sequence[tuple[Mechanism, Tally]]) -> list[bounded_mean.Group]:
+    return [bounded_mean.Group(finite(part), tally.moments) for part, tally in parts]
 
 
 def worst(mechanism: Mechanism, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:

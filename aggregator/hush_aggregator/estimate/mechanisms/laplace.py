@@ -133,7 +133,7 @@ def estimate_mean(
         n=n,
         mean=units.value(plain.center / steps),
         stderr={target: units.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
-        worst_case_bias={lies: units.length(share) for lies, share in worst_case_bias(n, reach).items()},
+        worst_case_bias=_bias(n, reach, units),
         intervals=found,
         methods=methods,
         failures=failures,
@@ -199,9 +199,19 @@ def _enrolled_variance(mean: _Mean, enrolled: int, *, many: bool) -> float:
     return seen * (1 - n / enrolled) + mean.noise * n / enrolled
 
 
+@lru_cache(maxsize=64)
+def _bias(n: int, reach: float, units: Units) -> dict[str, float]:
+    return {lies: units.length(share) for lies, share in worst_case_bias(n, reach).items()}
+
+
 def _sample_variance(tallies: Sequence[Tally]) -> float:
     n, total, squares = (sum(column) for column in zip(*((t.n, *t.moments[:2]) for t in tallies), strict=True))
-    return float(Fraction(n * squares - total**2, n * (n - 1)))
+    return _variance_of(n, total, squares)
+
+
+@lru_cache(maxsize=64)  # the monitor and the intervals ask for the same one
+def _variance_of(n: int, total: int, squares: int) -> float:
+    return (n * squares - total**2) / (n * (n - 1))  # of integers: rounded once, as a fraction is
 
 
 @lru_cache(maxsize=64)

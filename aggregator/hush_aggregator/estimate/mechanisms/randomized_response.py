@@ -14,7 +14,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain
 from hush_common.mechanisms import RandomizedResponse
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
+__all__ = ["columns", "estimate", "estimate_many", "fold", "in_words", "possible", "said", "spread", "worst"]
 
 
 def columns(_: RandomizedResponse) -> int:
@@ -31,6 +31,24 @@ def possible(_: RandomizedResponse, tally: Tally) -> bool:
 
 def estimate(parts: Sequence[tuple[RandomizedResponse, Tally]], request: EstimateRequest) -> Estimate:
     return proportions.estimate_proportion(parts, request.confidence, enrolled=request.enrolled_of(parts))
+
+
+def estimate_many(
+    samples: Sequence[Sequence[tuple[RandomizedResponse, Tally]]], request: EstimateRequest
+) -> list[Estimate]:
+    """The same of several tallies: together those of one epsilon that have the same number of reports."""
+    if len(samples[0]) > 1:
+        return [estimate(parts, request) for parts in samples]
+    by_size: dict[int, list[int]] = {}
+    for place, ((_, tally),) in enumerate(samples):
+        by_size.setdefault(tally.n, []).append(place)
+    found: dict[int, Estimate] = {}
+    for n, places in by_size.items():
+        mechanism, enrolled = samples[places[0]][0][0], request.enrolled_of(samples[places[0]])
+        tallies = [samples[place][0][1] for place in places]
+        made = proportions.estimate_each(mechanism, n, tallies, request.confidence, enrolled=enrolled)
+        found.update(zip(places, made, strict=True))
+    return [found[place] for place in range(len(samples))]
 
 
 def spread(

@@ -285,7 +285,7 @@ def _impute_vectors(
     return every, np.concatenate((counts[:, ~partial], there), axis=1)
 
 
-MOST_DEVICES_DRAWN = 100_000_000
+MOST_DEVICES_DRAWN = 20_000_000
 """Answers up to which each device is drawn, if the law of the tally does not give everything."""
 
 _SEEDS = 1 << 20  # the number of a cell for the seeds of subpopulations
