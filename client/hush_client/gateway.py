@@ -36,7 +36,7 @@ from hush_client.sending.schedule import (
 )
 from hush_client.sending.sender import Sender, SyncResult
 from hush_client.sending.transport import Transport
-from hush_client.state.database import DeviceState, Lock
+from hush_client.state.database import DeviceState, Lock, store_policy
 from hush_client.statement import Statement, read_statement
 from hush_client.tasks import TaskCacheWriter, TaskRegistry, open_tasks
 from hush_common.domain import Domain, ParsedValue
@@ -491,6 +491,7 @@ async def _open_service(
         stack.callback(lock.release)
         state = await DeviceState.open(directory)
         stack.push_async_callback(state.close)
+        await asyncio.to_thread(store_policy, directory, config.policy)
         cache = await stack.enter_async_context(open_tasks(directory))
         stack.push_async_callback(background.stop)
         sender = Sender(transport, state, cache.registry, config.clock, config.retention)

@@ -60,6 +60,9 @@ _COMMANDS = {
         "hush_aggregator.commands.doctor", "Check an aggregator, its store and its broker before something fails."
     ),
     "report": _Command("hush_client.commands.report", "Answer a task once, from a shell or cron."),
+    "gateway": _Command(
+        "hush_client.commands.gateway", "Answer for sensors that speak MQTT, as of Zigbee2MQTT, each with its ledger."
+    ),
     "sync": _Command("hush_client.commands.report", "Send what waits or was recalled, and answer nothing.", "sync_app"),
     "ledger": _Command("hush_client.commands.ledger", "Show what this device has spent, in plain words."),
     "broker": _Command("hush.broker", "Set up mosquitto for hush, or run a small broker to try things."),

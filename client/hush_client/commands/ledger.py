@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -17,7 +17,7 @@ from hush_client.commands.report import StateDirectory, check_exists, name_state
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox
-from hush_client.state.database import DeviceState, Job, state_directory
+from hush_client.state.database import DeviceState, Job, state_directory, stored_policy
 from hush_client.state.ledger import Account, Charge, RefusedAnswer
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
@@ -27,7 +27,6 @@ from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 _T = TypeVar("_T")
-_SHELLS = decimal_text(Policy().lifetime)
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))
 """Observers to compare: one without any knowledge of two values, one who thought a value unlikely."""
 
@@ -44,21 +43,35 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Caps:
-    """Caps to show next to the spending; the state does not have the caps of the program that answers from it."""
+    """Caps to show next to the spending."""
 
     lifetime: Fraction
     total: Fraction | None
-    stated: bool
+    source: Literal["stated", "program", "default"]  # options, the last program that answered from this state, or hush
+
+    @classmethod
+    def of(cls, directory: Path, lifetime: str, total: str) -> "_Caps":
+        """Return the caps that are stated as options; the others are those of the last program."""
+        stored = stored_policy(directory)
+        policy = stored or Policy()
+        return cls(
+            parse_epsilon(lifetime, field="--lifetime") if lifetime else policy.lifetime,
+            parse_epsilon(total, field="--total") if total else policy.total,
+            "stated" if lifetime else "program" if stored else "default",
+        )
 
 
 @app.command()
 def run(
     state: StateDirectory = None,
     lifetime: Annotated[
-        str, typer.Option(help=f"Largest total epsilon of all tasks with one purpose; {_SHELLS} if not given.")
+        str,
+        typer.Option(
+            help="Largest total epsilon of all tasks with one purpose; that of the last program here if not given."
+        ),
     ] = "",
     total: Annotated[
-        str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
+        str, typer.Option(help="Largest total epsilon over all purposes; that of the last program here if not given.")
     ] = "",
     forget: Annotated[
         str, typer.Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
@@ -66,13 +79,9 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show what this device has spent, on what, and the most that an observer could learn from it."""
-    caps = _Caps(
-        parse_epsilon(lifetime, field="--lifetime") if lifetime else Policy().lifetime,
-        parse_epsilon(total, field="--total") if total else None,
-        stated=bool(lifetime),
-    )
     directory = state_directory(state)
     check_exists(directory)
+    caps = _Caps.of(directory, lifetime, total)
     if forget:
         count = asyncio.run(_forget(directory, forget))
         if as_json:
@@ -125,7 +134,7 @@ def _totals(page: _Page) -> dict[str, Fraction]:
 def _document(page: _Page, caps: _Caps) -> dict[str, object]:
     return {
         "v": 1,
-        "cap_is": "stated" if caps.stated else "default",
+        "cap_is": caps.source,
         "devices": [
             {
                 "device": device,
@@ -192,8 +201,9 @@ def _blocks(page: _Page, caps: _Caps) -> Iterator[Renderable]:
         if caps.total is None and sum(account.device == device for account, _ in page.accounts) > 1:
             own = "each purpose has its own budget, and the task's author chooses its words; a total limits all of them"
             yield _said(f"{device}: {own}.")
-    if page.accounts and not caps.stated:
-        yield _said(f"The cap of {_SHELLS} is that of hush report; a program has its own: state it with --lifetime.")
+    if page.accounts and caps.source == "default":
+        lifetime = decimal_text(caps.lifetime)
+        yield _said(f"No program has stored its limits here; {lifetime} is the default. State another with --lifetime.")
     memos = (charge for _, charges in page.accounts for charge in charges if charge.kind == "memo")
     for device, task in dict.fromkeys((charge.device, charge.task) for charge in memos):
         yield _said(

@@ -5,6 +5,7 @@ so that a call that fails rolls back alone; none returns before the common COMMI
 """
 
 import asyncio
+import json
 import os
 import sqlite3
 import stat
@@ -13,17 +14,20 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from hush_client.policy import Policy
 from hush_client.state import ledger, outbox
-from hush_common.errors import StateError
-from hush_common.files import FileLock, draft_of, find_world_writable_parent
+from hush_common.errors import EpsilonError, StateError
+from hush_common.files import FileLock, draft_of, find_world_writable_parent, replace_file
 from hush_common.rng import SystemRng
 from hush_common.topics import is_sender
 
 FILE_NAME = "hush.sqlite3"
 LOCK_NAME = "hush.lock"
+_POLICY_NAME = "policy.json"
 
 _T = TypeVar("_T")
 Job = Callable[[sqlite3.Connection], _T]
@@ -93,6 +97,26 @@ def unusable(directory: Path, error: OSError) -> StateError:
     return StateError(
         f"{directory}: cannot hold the state of a device ({error.strerror}); name a directory that is writable"
     )
+
+
+def store_policy(directory: Path, policy: Policy) -> None:
+    """Store the limits of the program that answers from a state, for `hush ledger` to show. They limit nothing."""
+    limits = {"lifetime": str(policy.lifetime), "total": None if policy.total is None else str(policy.total)}
+    content = json.dumps(limits).encode()
+    path = directory / _POLICY_NAME
+    with suppress(OSError):
+        if not path.exists() or path.read_bytes() != content:
+            replace_file(path, content)
+
+
+def stored_policy(directory: Path) -> Policy | None:
+    """Return the limits of the last program that answered from a state; None if there was none."""
+    try:
+        limits = json.loads((directory / _POLICY_NAME).read_bytes())
+        total = limits["total"]
+        return Policy(lifetime=Fraction(limits["lifetime"]), total=None if total is None else Fraction(total))
+    except (OSError, ValueError, ArithmeticError, LookupError, TypeError, EpsilonError):
+        return None
 
 
 class Lock(FileLock):

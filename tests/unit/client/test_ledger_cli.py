@@ -5,12 +5,14 @@ import json
 import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import answer_one, make_heights
+from fake_transport import FakeTransport, answer_one, make_heights
 from typer.testing import CliRunner
 
+from hush_client import Client
 from hush_client.commands.ledger import app
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question
@@ -80,7 +82,7 @@ def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(dir
         f"d refused steps, round 2 (epsilon 1/3): {Reason.OVER_TOTAL.meaning}.",
         f"d: from all its reports {INFERENCE} (epsilon 5/3 in total).",
         "d: each purpose has its own budget, and the task's author chooses its words; a total limits all of them.",
-        "The cap of 4 is that of hush report; a program has its own: state it with --lifetime.",
+        "No program has stored its limits here; 4 is the default. State another with --lifetime.",
         "d: sticky repeats its reports: they may reveal that a value changed, which epsilon does not cover.",
         "5 of these reports still wait for the broker; they will be sent unchanged.",
     ]
@@ -91,13 +93,35 @@ def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
     assert "epsilon 2/3 of 1" in text
     assert "(epsilon 5/3 of 6 in total)" in text
     assert "each purpose has its own budget" not in text
-    assert "that of hush report" not in text
+    assert "No program" not in text
 
 
 def test_json_tells_a_cap_that_was_stated_from_the_default(directory: Path) -> None:
     for arguments, cap, origin in (((), "4", "default"), (("--lifetime", "10"), "10", "stated")):
         document = json.loads(run(directory, "--json", *arguments))
         assert ({account["cap"] for account in document["accounts"]}, document["cap_is"]) == ({cap}, origin)
+
+
+async def open_once(directory: Path, policy: Policy) -> None:
+    async with Client("mqtt://127.0.0.1:1", device="d", state=directory, policy=policy, transport=FakeTransport()):
+        pass
+
+
+def test_the_caps_are_those_of_the_last_program_unless_others_are_stated(directory: Path) -> None:
+    asyncio.run(open_once(directory, Policy(lifetime=10)))
+    asyncio.run(open_once(directory, Policy(lifetime=Fraction(7, 3), total=6)))
+    text = run(directory)
+    assert "epsilon 2/3 of 7/3" in text
+    assert "(epsilon 5/3 of 6 in total)" in text
+    assert "No program" not in text
+    assert json.loads(run(directory, "--json"))["cap_is"] == "program"
+    assert "epsilon 2/3 of 5\n" in run(directory, "--lifetime", "5")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"lifetime":"x","total":null}', b'{"lifetime":"1/0","total":null}'])
+def test_damaged_limits_are_as_if_there_were_none(directory: Path, content: bytes) -> None:
+    (directory / "policy.json").write_bytes(content)
+    assert "No program has stored its limits here; 4 is the default." in run(directory)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
