@@ -10,7 +10,7 @@ import pytest
 
 from hush_aggregator.explain import EVEN, certainty, factor, from_to, largest_loss, privacy_losses
 from hush_aggregator.http.page.pages import render_index
-from hush_aggregator.http.page.view import TaskList, TaskSearch, TaskView
+from hush_aggregator.http.page.view import TaskListing, TaskSearch, TaskView
 from hush_aggregator.store.base import Origin, TaskState
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
@@ -55,7 +55,7 @@ def test_a_certainty_is_what_bayes_gives_rounded_up_and_never_a_hundred_per_cent
     check(largest_loss(task).sentence, epsilon)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     view = TaskView(task, TaskState.OPEN, Origin.FILE, ended=False, now=now)
-    page = render_index(TaskList(TaskSearch(), [view], 1, 1, 1), "/", now)
+    page = render_index(TaskListing(TaskSearch(), [view], 1, 1, 1), "/", now)
     check(page.partition('class="promise')[2].partition("</li>")[0], epsilon)
 
 

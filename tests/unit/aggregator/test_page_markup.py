@@ -14,7 +14,7 @@ from made_results import result_of, single
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import ENVIRONMENT, render_index, render_message, render_task, sanitize, untrusted
-from hush_aggregator.http.page.view import CARDS, TaskList, TaskSearch, TaskView
+from hush_aggregator.http.page.view import CARDS, TaskListing, TaskSearch, TaskView
 from hush_aggregator.store.base import Origin, TaskState
 from hush_common.task import make_task
 
@@ -96,7 +96,7 @@ def test_each_text_of_a_task_is_text_on_its_page_and_its_card(domain: dict[str, 
         task = make_task(draft)
         estimate = result_of(task, ESTIMATES[str(domain["kind"])](text))
         view = TaskView(task, TaskState.OPEN, Origin.FILE, False, NOW, estimate)
-        few, many = (TaskList(TaskSearch(text), [view], total, 1, 1) for total in (1, CARDS + 1))
+        few, many = (TaskListing(TaskSearch(text), [view], total, 1, 1) for total in (1, CARDS + 1))
         return Seen("".join([render_task(view, "/", NOW), *(render_index(one, "/", NOW) for one in (few, many))]))
 
     seen, plain = pages(text), pages("letters")

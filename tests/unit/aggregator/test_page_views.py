@@ -12,7 +12,7 @@ from made_results import changed, result_of, single
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
 from hush_aggregator.http.page.pages import render_index, render_task
-from hush_aggregator.http.page.view import TaskList, TaskSearch, TaskStatus, TaskView
+from hush_aggregator.http.page.view import TaskListing, TaskSearch, TaskStatus, TaskView
 from hush_aggregator.store.base import Origin, TaskState
 from hush_common.task import make_task
 from hush_common.wire import Refusal
@@ -50,7 +50,7 @@ def detail(view: TaskView) -> str:
 
 
 def index(views: list[TaskView], *, total: int = 1, dropped: int = 0) -> str:
-    return render_index(TaskList(TaskSearch(), views, total, total, 1, dropped), "/", NOW)
+    return render_index(TaskListing(TaskSearch(), views, total, total, 1, dropped), "/", NOW)
 
 
 def text_of(view: TaskView) -> str:

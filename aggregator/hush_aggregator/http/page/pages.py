@@ -23,7 +23,7 @@ from hush_aggregator.explain import certainty, largest_loss
 from hush_aggregator.http.page.figures import FAILURES, Course, PartsPage, RoundFigures, Rounds, band_of, meaning
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
-from hush_aggregator.http.page.view import ListedState, ListOrder, TaskList, TaskSearch, TaskView, TaskViews
+from hush_aggregator.http.page.view import ListedState, ListOrder, TaskListing, TaskSearch, TaskView, TaskViews
 from hush_aggregator.result import utc_now
 from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
@@ -136,7 +136,7 @@ def render_message(here: str, now: datetime, title: str, status: int, base: str 
     return template.render(here=here, now=now, title=title, status=status, base=base)
 
 
-def render_index(tasks: TaskList, here: str, now: datetime, base: str = "", *, is_open: bool = False) -> str:
+def render_index(tasks: TaskListing, here: str, now: datetime, base: str = "", *, is_open: bool = False) -> str:
     """Render a page of the list of tasks.
 
     Args:

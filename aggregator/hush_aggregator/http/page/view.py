@@ -168,7 +168,7 @@ class TaskSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskList:
+class TaskListing:
     """A page of the list of tasks. `total` counts all tasks and `found` those that were searched for."""
 
     search: TaskSearch
@@ -211,7 +211,7 @@ class TaskViews:
     def __post_init__(self) -> None:
         self.reading.on_result = self.history.add
 
-    async def some(self, search: TaskSearch, now: datetime) -> TaskList:
+    async def some(self, search: TaskSearch, now: datetime) -> TaskListing:
         """Return a page of the tasks that are searched for."""
 
         def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], tuple[int, int, int, int]]:
@@ -230,7 +230,7 @@ class TaskViews:
         views = []
         for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
             views.append(TaskView(task, row.state, row.origin, ended, now, result, n, latest=latest))
-        return TaskList(search, views, *counts)
+        return TaskListing(search, views, *counts)
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""
