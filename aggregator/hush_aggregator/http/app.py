@@ -22,7 +22,7 @@ from hush_aggregator.http.feed import ChangeFeed, event_routes
 from hush_aggregator.http.latency import LatencyMiddleware, RequestLatency
 from hush_aggregator.http.listen import BACKLOG
 from hush_aggregator.http.page.creating import creating_routes
-from hush_aggregator.http.page.pages import page_routes
+from hush_aggregator.http.page.pages import compile_templates, page_routes
 from hush_aggregator.http.page.rendered import RenderedPages
 from hush_aggregator.http.page.view import TaskViews
 from hush_aggregator.http.schemas import DescribedApp
@@ -52,6 +52,7 @@ def create_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        compile_templates()
         looking = asyncio.create_task(feed.run(), name="hush-feed")
         try:
             yield

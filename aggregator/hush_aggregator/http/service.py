@@ -380,6 +380,18 @@ class StoreService:
                 self._results.popitem(last=False)
             return result
 
+    def known(self, counted: RoundCounts) -> Result | None:
+        """Return the result for what is counted, if it was calculated before."""
+        there = self._results.get((counted.task.digest, counted.round))
+        return there.result if there is not None and there.counted == counted else None
+
+    def last_known(self, counted: RoundCounts) -> Result | None:
+        """Return the last result of a round in the same state, which may lack the newest reports."""
+        there = self._results.get((counted.task.digest, counted.round))
+        if there is None or (there.counted.closed, there.counted.final) != (counted.closed, counted.final):
+            return None
+        return there.result
+
     def document(self, result: Result) -> bytes:
         """Return the JSON document of a result, written once."""
         there = self._results.get((result.task.digest, result.round))

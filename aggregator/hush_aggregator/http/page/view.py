@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
 from hush_aggregator.explain import release_rule
 from hush_aggregator.http.service import StoreService
-from hush_aggregator.result import WHOLE, Result
+from hush_aggregator.result import WHOLE, Result, RoundCounts, read_round
 from hush_aggregator.store.base import WHOLE_TASK, Origin, StoreReader, TaskRow, TaskState
 from hush_common.task import Task
 
@@ -214,7 +214,7 @@ class TaskViews:
     async def some(self, search: TaskSearch, now: datetime) -> TaskListing:
         """Return a page of the tasks that are searched for."""
 
-        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, int, int]], tuple[int, int, int, int]]:
+        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, RoundCounts]], tuple[int, int, int, int]]:
             rows = [row for row in store.task_rows() if row.payload]
             found = _listed(store, rows, search)
             size = LISTED if len(rows) > CARDS else CARDS
@@ -222,15 +222,27 @@ class TaskViews:
             at = min(search.page, pages)
             shown = found[(at - 1) * size : at * size]
             counts = len(rows), len(found), pages, store.broker().dropped or 0
-            return [_facts(store, row) for row in shown], counts
+            return [(row, store.is_closed(row.digest), self._counted(store, row, now)) for row in shown], counts
 
-        facts, counts = await self.reading.run(read)
-        tasks = [self.reading.task(row.digest, row.payload) for row, *_ in facts]
-        results = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
+        facts, counts = await self.reading.run(read)  # once: a hundred reads would use up the patience
+        results = await self._known(_PATIENCE_S, [counted for *_, counted in facts])
         views = []
-        for (row, ended, latest, n), task, result in zip(facts, tasks, results, strict=True):
-            views.append(TaskView(task, row.state, row.origin, ended, now, result, n, latest=latest))
+        for (row, ended, counted), result in zip(facts, results, strict=True):
+            n, latest = counted.tally.n, counted.round
+            views.append(TaskView(counted.task, row.state, row.origin, ended, now, result, n, latest=latest))
         return TaskListing(search, views, *counts)
+
+    def _counted(self, store: StoreReader, row: TaskRow, now: datetime) -> RoundCounts:
+        return read_round(store, self.reading.task(row.digest, row.payload), None, now)
+
+    async def _known(self, patience_s: float, counted: Sequence[RoundCounts]) -> list[Result | None]:
+        """Return the results of what is counted; of those that are not ready in time the last ones, if there are."""
+        found = [self.reading.known(one) for one in counted]
+        missing = [place for place, result in enumerate(found) if result is None]
+        wanted = [self.reading.result(counted[place].task) for place in missing]
+        for place, result in zip(missing, await self._within(patience_s, wanted), strict=True):
+            found[place] = result or self.reading.last_known(counted[place])
+        return found
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""

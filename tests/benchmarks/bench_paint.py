@@ -1,0 +1,92 @@
+# ruff: noqa: T201 - printing is its job
+"""How long a real browser takes to paint the list of a hundred tasks, and how many bytes it loads.
+
+`python tests/benchmarks/bench_paint.py [tasks]`. Times are the entry `first-contentful-paint` of Chromium: from the
+click to the first text on the screen. Each has an empty cache. A fresh service has calculated no estimate yet.
+"""
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from http_process import HttpProcess, running
+from page_browser import browsing
+from playwright.sync_api import Browser
+
+from hush_aggregator.store import Accepted, SqliteStore
+from hush_common.rng import SystemRng
+from hush_common.task import make_task
+
+TIMES = 9
+REPORTS = 500
+DOMAINS: tuple[dict[str, object], ...] = (
+    {"kind": "number", "lower": 0, "upper": 100, "unit": "cm"},
+    {"kind": "bit"},
+    {"kind": "category", "labels": [f"label {place}" for place in range(12)]},
+    {"kind": "vector", "coordinates": [{"name": name, "lower": 0, "upper": 1} for name in "xyz"]},
+)
+VALUES: tuple[object, ...] = (40.0, True, "label 3", [0.1, 0.5, 0.9])
+_PAINTED = """() => new Promise(done => new PerformanceObserver(list => {
+  for (const one of list.getEntriesByName("first-contentful-paint")) done(one.startTime);
+}).observe({type: "paint", buffered: true}))"""
+
+
+def fill(path: Path, tasks: int) -> None:
+    """Each kind of task in turn, with the reports that its devices draw."""
+    rng = SystemRng()
+    with SqliteStore(path) as store:
+        for number in range(tasks):
+            kind = number % len(DOMAINS)
+            draft = {"id": f"task-{number:03}", "title": f"Question {number}", "purpose": "To know", "epsilon": "1"}
+            task = make_task({**draft, "domain": DOMAINS[kind]})
+            store.add_task(task)
+            bodies = [task.perturb(task.domain.index(VALUES[kind]), rng, 0) for _ in range(REPORTS)]
+            ids = np.frombuffer(np.random.default_rng().bytes(16 * REPORTS), dtype="V16")
+            store.commit([Accepted(task, 0, ids, np.array(bodies, dtype=np.int64))], {})
+
+
+def paint(browser: Browser, service: HttpProcess) -> tuple[float, int]:
+    """Milliseconds until the first paint, and the bytes on the network until the page is loaded."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    devtools = context.new_cdp_session(page)
+    devtools.send("Network.enable")
+    sizes: list[int] = []
+    devtools.on("Network.loadingFinished", lambda event: sizes.append(int(event["encodedDataLength"])))
+    page.goto(service.url, wait_until="load")
+    took = float(page.evaluate(_PAINTED))
+    context.close()
+    return took, sum(sizes)
+
+
+def report(name: str, painted: list[tuple[float, int]]) -> None:
+    """Print the median, the range and the bytes."""
+    times = sorted(took for took, _ in painted)
+    median, size = statistics.median(times), max(size for _, size in painted)
+    print(f"{name:8} first paint {median:4.0f} ms ({times[0]:.0f} to {times[-1]:.0f}), {size} bytes")
+
+
+def main() -> None:
+    tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    with tempfile.TemporaryDirectory() as scratch, browsing() as browser:
+        folder = Path(scratch)
+        fill(folder / "store", tasks)
+        command = ["http", "--store", str(folder / "store")]
+        print(f"{tasks} tasks, {REPORTS} reports each; the median of {TIMES}, and the range")
+        fresh = []
+        for _ in range(TIMES):
+            with running(folder, command) as service:
+                fresh.append(paint(browser, service))
+        report("fresh", fresh)
+        with running(folder, command) as service:
+            warming = [paint(browser, service) for _ in range(3)]
+            report("warm", [paint(browser, service) for _ in range(TIMES)])
+            print(f"{'':8} before that {', '.join(f'{took:.0f}' for took, _ in warming)} ms")
+
+
+if __name__ == "__main__":
+    main()
