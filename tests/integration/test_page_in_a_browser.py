@@ -307,6 +307,22 @@ def test_the_address_of_a_page_is_copied_and_its_figures_are_a_file(browser: Bro
         assert text.count("\n") > len(page_tasks.TASKS)
 
 
+@pytest.mark.parametrize("where", ["heights", "remote-work", "way-to-work"])
+def test_on_a_phone_the_number_comes_first_then_how_sure_it_is_then_the_label(
+    browser: Browser, address: str, where: str
+) -> None:
+    with looking(browser, address, viewport={"width": 390, "height": 800}) as page:
+        page.goto(f"{address}/tasks/{where}")
+        order = (".hero .figure", ".hero .interval", ".label")
+        tops = "names => names.map(name => document.querySelector(name).getBoundingClientRect().top)"
+        number, interval, label = page.evaluate(tops, list(order))
+        assert number <= interval < label
+        assert number < 800
+        assert page.evaluate("[...document.querySelectorAll('.interval')].every(one => one.closest('.hero, .rest'))")
+        if page.locator("#sure-more").count():
+            assert page.locator("#sure-more summary").bounding_box()["y"] < label  # type: ignore[index]
+
+
 def test_nothing_is_wider_than_the_screen(browser: Browser, address: str) -> None:
     with looking(browser, address) as page:
         for where in PAGES:

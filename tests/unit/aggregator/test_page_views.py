@@ -159,7 +159,7 @@ def test_final_figures_do_not_wait_for_more_reports() -> None:
 
 def test_one_is_not_written_as_several() -> None:
     one = dataclasses.replace(GOOD, n=1, monitor=None)
-    assert "From 1 report of 1 device that was asked." in text_of(shown(one, draft=DRAFT | {"enrolled": 1}))
+    assert "From 1 report of 1 device that was asked, " in text_of(shown(one, draft=DRAFT | {"enrolled": 1}))
     assert "The estimate from 1 report is being calculated" in text_of(shown(None, n=1))
     page = plain(index([shown(one)], dropped=1))
     assert "1 task " in page

@@ -136,6 +136,11 @@ class PartFigures:
         return self.n is None
 
     @property
+    def is_below(self) -> bool:
+        """Whether it is a share below zero, which only noise can make."""
+        return self.is_share and self.value is not None and self.value < 0
+
+    @property
     def ends(self) -> tuple[str, str]:
         return exact(self.axis.low), exact(self.axis.high)
 
