@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,20 +28,44 @@ def _domain(task: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-RULES: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "a task without `mechanism`, `rounds` or `domain.outside`": lambda task: (
-        not {"mechanism", "rounds"} <= task.keys() or ("lower" in _domain(task) and "outside" not in _domain(task))
+Rule = Callable[[dict[str, Any]], AbstractSet[str] | None]
+"""Whether a task is one that a port may refuse: None, or the features with which it does not. Without any it always
+does."""
+
+_ALWAYS: frozenset[str] = frozenset()
+_FIELDS = {"size": "subset_selection", "sampled": "vector", "table": "table", "coins": "coins", "offers": "offers"}
+_FIELDS |= {"round_every": "rounds", "repeat": "sticky", "labels": "subset_selection", "other": "subset_selection"}
+_FIELDS |= {"coordinates": "vector"}
+"""The features that a port needs for the fields that not every port knows."""
+
+
+def _has_all_that_is_needed(task: dict[str, Any]) -> bool:
+    return {"epsilon", "mechanism", "rounds"} <= task.keys() and all(
+        "outside" in part for part in (_domain(task), *_domain(task).get("coordinates", [])) if "lower" in part
+    )
+
+
+def _fields_beyond(task: dict[str, Any]) -> AbstractSet[str] | None:
+    beyond = (task.keys() - _TASK) | (_domain(task).keys() - _DOMAIN)
+    return {_FIELDS[name] for name in beyond} or None
+
+
+def _kind_beyond(task: dict[str, Any]) -> AbstractSet[str] | None:
+    kinds = {"category": "subset_selection", "vector": "vector"}
+    found = {kinds.get(_domain(task)["kind"], ""), "table" if task.get("mechanism") == "table" else ""} - {""}
+    return found or None
+
+
+RULES: dict[str, Rule] = {
+    "a task without `epsilon`, `mechanism`, `rounds` or `domain.outside`": lambda task: (
+        None if _has_all_that_is_needed(task) else _ALWAYS
     ),
-    "another mechanism, or another kind of domain": lambda task: (
-        task.get("mechanism", "laplace") not in _PORTS or _domain(task)["kind"] not in ("number", "bit")
-    ),
-    "another field than those that the table above names for it, whatever it says": lambda task: (
-        not task.keys() <= _TASK or not _domain(task).keys() <= _DOMAIN
-    ),
-    "`rounds` other than 1": lambda task: task.get("rounds", 1) != 1,
-    "`levels` as a list": lambda task: isinstance(task.get("levels"), list),
+    "another mechanism, or another kind of domain": _kind_beyond,
+    "another field than those that the table above names for it, whatever it says": _fields_beyond,
+    "`rounds` other than 1": lambda task: {"rounds"} if task.get("rounds", 1) != 1 else None,
+    "`levels` as a list": lambda task: {"offers"} if isinstance(task.get("levels"), list) else None,
     "decimals of a second in `opens` or `closes`": lambda task: (
-        not all(_MOMENT.fullmatch(task[name]) for name in ("opens", "closes") if name in task)
+        None if all(_MOMENT.fullmatch(task[name]) for name in ("opens", "closes") if name in task) else _ALWAYS
     ),
 }
 """Where a port may refuse what the Python client accepts, as docs/wire.md says it. There is no other difference."""
@@ -76,18 +101,26 @@ def drawn(seed: int) -> Iterator[Drawn]:
 
 
 def _answer(source: random.Random, task: Task) -> tuple[str | None, bytes]:
-    if task.mechanism in _PORTS and task.rounds == 1 and not task.offers:
+    if task.mechanism in _PORTS and task.rounds == 1 and not task.offers and not task.parameters.coins:
         return some_value(source, task), some_bytes(source, task)
-    return "1", source.randbytes(300)
+    return source.choice(["1", "yes", "0.25, 7", "x", "none of these", None]), source.randbytes(700)
 
 
 _NUMBER: dict[str, object] = {"kind": "number", "lower": 0, "upper": 1}
 _TIMED: dict[str, object] = {"opens": "2026-01-01T00:00:00Z", "closes": "2026-02-01T00:00:00.25Z", "domain": _NUMBER}
+_TABLE: dict[str, object] = {"positions": [-2, 5], "unit": 3, "weights": [[5, 2], [2, 5]]}
+_ROUNDS: dict[str, object] = {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+_COORDINATES = [{"name": name, "lower": 0, "upper": 1} for name in "xyz"]
 _KINDS: list[dict[str, object]] = [
     {"domain": {"kind": "category", "labels": ["x", "y", "z"], "other": "z"}},
-    {"domain": {"kind": "vector", "coordinates": [{"name": "x", "lower": 0, "upper": 1}]}},
+    {"domain": {"kind": "category", "labels": ["x", "y", 'z "\\', "w"]}, "size": 2},
+    {"domain": {"kind": "vector", "coordinates": _COORDINATES[:1]}},
+    {"domain": {"kind": "vector", "coordinates": _COORDINATES}, "sampled": 2, "levels": 3, **_ROUNDS},
     {"offers": ["0.5", "1"], "domain": _NUMBER},
-    {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "domain": _NUMBER},
+    {"offers": ["0.5", "0.75", "1"], "domain": {"kind": "category", "labels": ["x", "y", "z"]}, "size": [1, 2, 1]},
+    {"domain": _NUMBER, **_ROUNDS},
+    {"domain": _NUMBER, "table": _TABLE, "mechanism": "table"},
+    {"domain": _NUMBER, "mechanism": "multilevel", "levels": 2, "repeat": "sticky", **_ROUNDS},
     {"coins": {"truth": "0.5", "yes": "0.5"}, "domain": {"kind": "bit"}, "epsilon": "1.098613"},
     {"mechanism": "laplace", **_TIMED},
     {"mechanism": "laplace", **_TIMED, "opens": "2026-01-15T00:00:00Z", "closes": "2026-02-01T00:00:00Z"},
@@ -326,6 +359,7 @@ def _rename(source: random.Random, fields: Fields) -> None:
         names = [
             *_TASK,
             *_DOMAIN,
+            *_FIELDS,
             "x",
             "__proto__",
             "constructor",
@@ -393,6 +427,38 @@ def _shuffle(source: random.Random, fields: Fields) -> None:
     source.shuffle(fields)
 
 
+def _change_list(source: random.Random, fields: Fields) -> None:
+    """Change, repeat or remove a word of a list: an offer, a level, a weight, a label or a field of a coordinate."""
+    level = _level(source, fields)
+    places = [at for at, (_, value) in enumerate(level) if isinstance(value, str) and value.startswith("[")]
+    if not places:
+        return
+    at = source.choice(places)
+    name, value = level[at]
+    words = list(re.finditer(r'"[^"]*"|-?[0-9.]+', value))
+    if words:
+        word = source.choice(words)
+        text = word[0].strip('"')
+        others = [
+            "0",
+            "1",
+            "2",
+            "-1",
+            "-0",
+            "1.0",
+            '"1"',
+            '"x"',
+            '" "',
+            "[]",
+            "[1]",
+            "null",
+            "",
+            f"{word[0]},{word[0]}",
+        ]
+        others += [str(int(text) + source.choice([-1, 1]))] if text.lstrip("-").isdecimal() else []
+        level[at] = (name, value[: word.start()] + source.choice(others) + value[word.end() :])
+
+
 _CHANGES: list[Callable[[random.Random, Fields], None]] = [
     *(
         _repeat,
@@ -405,6 +471,8 @@ _CHANGES: list[Callable[[random.Random, Fields], None]] = [
         _change_text,
         _change_text,
         _change_space,
+        _change_list,
+        _change_list,
         _shuffle,
     ),
 ]

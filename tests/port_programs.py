@@ -26,6 +26,7 @@ __all__ = [
     "CLIENT",
     "C_PORT",
     "FEATURES",
+    "LARGE",
     "PORTS",
     "Port",
     "Session",
@@ -33,6 +34,7 @@ __all__ = [
     "hexadecimal",
     "micropython",
     "port_of",
+    "supported",
 ]
 
 CLIENT = Path(__file__).parents[1] / "client"
@@ -45,10 +47,13 @@ _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Wer
 _SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
+LARGE = ["-DHUSH_COORDINATES=1024", "-DHUSH_WIDTH=1024", "-DHUSH_MEMORY_LEVELS=1024"]
+"""Limits of the C port with which it reads every legal task."""
+
 FEATURES = frozenset({"table", "subset_selection", "vector", "coins", "offers", "rounds", "sticky"})
 """What a task may need in addition to `laplace`, `multilevel`, `randomized_response` and one round."""
 
-_SUPPORTED: dict[str, frozenset[str]] = {"c": frozenset(), "node": frozenset(), "micropython": frozenset()}
+_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": frozenset(), "micropython": frozenset()}
 """The features that each port has. Where one has all, its line here becomes `FEATURES`."""
 
 
@@ -129,11 +134,17 @@ class Session:
 
 
 def compiled(
-    directory: Path, *, main: Path = _DRIVERS / "driver.c", library: Path = C_PORT / "hush.c", sanitized: bool = True
+    directory: Path,
+    *,
+    main: Path = _DRIVERS / "driver.c",
+    library: Path = C_PORT / "hush.c",
+    sanitized: bool = True,
+    options: Sequence[str] = LARGE,
 ) -> Path:
     """The C port with a main program; warnings are errors, and so is what the sanitizers find."""
     program = directory / main.stem
-    flags = [*_WARNINGS, *(_SANITIZERS if sanitized else []), *_spoiled_variables(), f"-I{C_PORT}", "-o", str(program)]
+    flags = [*_WARNINGS, *(_SANITIZERS if sanitized else []), *_spoiled_variables(), *options]
+    flags += [f"-I{C_PORT}", "-o", str(program)]
     command = [need("gcc"), "-std=c11", *flags, str(library), str(main)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[:4000]
@@ -147,9 +158,14 @@ def _spoiled_variables() -> list[str]:
     return ["-ftrivial-auto-var-init=pattern"] if int(version.split(".")[0]) >= 12 else []
 
 
+def supported(language: str) -> frozenset[str]:
+    """The features of the port to a language."""
+    return _SUPPORTED["micropython" if language == "cpython" else language]
+
+
 def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
     """The port to `"c"`, `"node"` or `"micropython"`; `"cpython"` is the latter's file under the tests' interpreter."""
-    features = _SUPPORTED["micropython" if language == "cpython" else language]
+    features = supported(language)
     match language:
         case "c":
             return Port((str(compiled(directory)),), features=features)

@@ -78,49 +78,155 @@ static const char *became_of(hush_became became)
     return words[became];
 }
 
-/* answer MAX NOW SENDER VALUE PAYLOAD RANDOM -> ok DIGEST ID BODY BECAME LEFT TOPIC FRAME JSON; VALUE may be "none" */
+/* The next word as a task. */
+static hush_status read_task(const char *most, uint8_t **payload, hush_task *task)
+{
+    size_t size = 0;
+    *payload = hex_word(&size);
+    *payload = trimmed(*payload, size);
+    return hush_read_task(*payload, size, most, task);
+}
+
+/* A value as text, or NULL for "none"; `bytes` is to be freed. */
+static const char *value_of(const char *word, uint8_t **bytes)
+{
+    size_t size = 0;
+    const bool missing = strcmp(word, "none") == 0;
+    *bytes = from_hex(missing ? "-" : word, &size);
+    return missing ? NULL : (const char *)*bytes;
+}
+
+/* DIGEST ID BODY BECAME LEFT TOPIC FRAME JSON; the integers of BODY have commas between */
+static hush_status print_report(const hush_task *task, const hush_report *report, const char *sender, size_t left)
+{
+    size_t frame_size = 0, json_size = 0;
+    uint8_t frame[HUSH_FRAME_BYTES];
+    char topic[HUSH_TOPIC_BYTES], json[HUSH_JSON_BYTES];
+    hush_status status = hush_report_topic(task->id, sender, topic, sizeof topic);
+    if (status == HUSH_OK) {
+        status = hush_encode_frame(report->digest, report->round, report->id, report->body, report->width, 1, frame,
+                                   sizeof frame, &frame_size);
+    }
+    if (status == HUSH_OK) {
+        status = hush_encode_json(task->id, report->digest, report->round, report->id, report->body, report->width,
+                                  json, sizeof json, &json_size);
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    print_hex(task->digest, sizeof task->digest);
+    print_hex(report->id, sizeof report->id);
+    for (size_t i = 0; i < report->width; i++) {
+        (void)printf("%s%" PRId64, i ? "," : " ", report->body[i]);
+    }
+    (void)printf(" %s %zu %s", became_of(report->value), left, topic);
+    print_hex(frame, frame_size);
+    (void)printf(" %.*s", (int)json_size, json);
+    return status;
+}
+
+/* The first answer to a sticky task, with its memory. */
+static hush_status answer_from_memory(const hush_task *task, const char *value, int64_t now, script *from,
+                                      hush_report *report)
+{
+    hush_memory memory;
+    uint32_t round = 0;
+    hush_status status = hush_answer(task, value, now, next_bytes, from, report);
+    if (status != HUSH_ROUNDS) {
+        return status == HUSH_OK ? HUSH_ARGUMENT : status;
+    }
+    status = hush_round(task, now, &round);
+    if (status == HUSH_OK) {
+        status = hush_draw_memory(task, next_bytes, from, &memory);
+    }
+    return status == HUSH_OK ? hush_draw(task, &memory, round, value, next_bytes, from, report) : status;
+}
+
+/* answer MAX NOW SENDER VALUE PAYLOAD RANDOM -> ok REPORT; VALUE may be "none" */
 static void answer(void)
 {
-    size_t size = 0, value_size = 0, random_size = 0, frame_size = 0, json_size = 0;
+    size_t random_size = 0;
     const char *most = strtok(NULL, " ");
     const int64_t now = strtoll(strtok(NULL, " "), NULL, 10);
     const char *sender = strtok(NULL, " ");
-    char *word = strtok(NULL, " ");
-    const bool missing = strcmp(word, "none") == 0;
-    uint8_t *value = from_hex(missing ? "-" : word, &value_size);
-    uint8_t *payload = hex_word(&size);
-    payload = trimmed(payload, size);
-    uint8_t *bytes = hex_word(&random_size);
-    script from = {bytes, random_size};
-    uint8_t frame[HUSH_FRAME_BYTES];
-    char topic[HUSH_TOPIC_BYTES], json[HUSH_JSON_BYTES];
+    uint8_t *value = NULL, *payload = NULL;
+    const char *text = value_of(strtok(NULL, " "), &value);
     hush_task task;
     hush_report report;
-    hush_status status = hush_read_task(payload, size, most, &task);
-    if (status == HUSH_OK) {
-        status = hush_answer(&task, missing ? NULL : (const char *)value, now, next_bytes, &from, &report);
-    }
-    if (status == HUSH_OK) {
-        status = hush_report_topic(task.id, sender, topic, sizeof topic);
-    }
-    if (status == HUSH_OK) {
-        status = hush_encode_frame(report.digest, report.round, report.id, &report.body, 1, 1, frame, sizeof frame,
-                                   &frame_size);
-    }
-    if (status == HUSH_OK) {
-        status = hush_encode_json(task.id, report.digest, report.round, report.id, &report.body, 1, json, sizeof json,
-                                  &json_size);
+    hush_status status = read_task(most, &payload, &task);
+    uint8_t *bytes = hex_word(&random_size);
+    script from = {bytes, random_size};
+    if (status == HUSH_OK && task.sticky) {
+        status = answer_from_memory(&task, text, now, &from, &report);
+    } else if (status == HUSH_OK) {
+        status = hush_answer(&task, text, now, next_bytes, &from, &report);
     }
     (void)printf("%s", word_of(status));
     if (status == HUSH_OK) {
-        print_hex(task.digest, sizeof task.digest);
-        print_hex(report.id, sizeof report.id);
-        (void)printf(" %" PRId64 " %s %zu %s", report.body, became_of(report.value), from.left, topic);
-        print_hex(frame, frame_size);
-        (void)printf(" %.*s", (int)json_size, json);
+        status = print_report(&task, &report, sender, from.left);
     }
     (void)printf("\n");
     free(value);
+    free(payload);
+    free(bytes);
+}
+
+/* decide MAX NOW PAYLOAD -> ok ROUND OFFER COST */
+static void decide(void)
+{
+    const char *most = strtok(NULL, " ");
+    const int64_t now = strtoll(strtok(NULL, " "), NULL, 10);
+    uint8_t *payload = NULL;
+    uint32_t round = 0;
+    char cost[HUSH_COST_BYTES];
+    hush_task task;
+    hush_status status = read_task(most, &payload, &task);
+    if (status == HUSH_OK) {
+        status = hush_round(&task, now, &round);
+    }
+    if (status == HUSH_OK) {
+        status = hush_cost(&task, cost, sizeof cost);
+    }
+    (void)printf("%s", word_of(status));
+    if (status == HUSH_OK) {
+        (void)printf(" %" PRIu32 " %" PRIu32 " %s", round, task.offer, cost);
+    }
+    (void)printf("\n");
+    free(payload);
+}
+
+/* sticky MAX SENDER PAYLOAD RANDOM NOW VALUE [NOW VALUE] ... -> ok REPORT | REPORT ..., all from one memory */
+static void sticky(void)
+{
+    size_t random_size = 0;
+    const char *most = strtok(NULL, " "), *sender = strtok(NULL, " ");
+    uint8_t *payload = NULL;
+    hush_task task;
+    hush_memory memory;
+    hush_report report;
+    hush_status status = read_task(most, &payload, &task);
+    uint8_t *bytes = hex_word(&random_size);
+    script from = {bytes, random_size};
+    if (status == HUSH_OK) {
+        status = hush_draw_memory(&task, next_bytes, &from, &memory);
+    }
+    (void)printf("%s", word_of(status));
+    const char *between = "";
+    for (const char *now = strtok(NULL, " \n"); now && status == HUSH_OK; now = strtok(NULL, " \n"), between = " |") {
+        uint8_t *value = NULL;
+        uint32_t round = 0;
+        const char *text = value_of(strtok(NULL, " \n"), &value);
+        status = hush_round(&task, strtoll(now, NULL, 10), &round);
+        if (status == HUSH_OK) {
+            status = hush_draw(&task, &memory, round, text, next_bytes, &from, &report);
+        }
+        (void)printf("%s", between);
+        if (status == HUSH_OK) {
+            status = print_report(&task, &report, sender, from.left);
+        }
+        free(value);
+    }
+    (void)printf(status == HUSH_OK ? "\n" : " %s\n", word_of(status));
     free(payload);
     free(bytes);
 }
@@ -196,20 +302,28 @@ static void topic(void)
     free(out);
 }
 
-/* sample COUNT INDEX PAYLOAD -> ok BODY BODY ..., with the random bytes of the file, from where the last one ended */
+/* sample COUNT INDEX PAYLOAD -> ok BODY BODY ..., with the random bytes of the file, from where the last one ended; of an
+ * index and a body with several integers these have commas between */
 static void sample(script *from)
 {
-    size_t size = 0;
     const unsigned long count = strtoul(strtok(NULL, " "), NULL, 10);
-    const uint32_t index = (uint32_t)strtoul(strtok(NULL, " "), NULL, 10);
-    uint8_t *payload = hex_word(&size);
-    int64_t body = 0;
+    char *word = strtok(NULL, " ");
+    uint32_t index[HUSH_COORDINATES] = {0};
+    for (size_t i = 0; i < HUSH_COORDINATES && *word; i++) {
+        index[i] = (uint32_t)strtoul(word, &word, 10);
+        word += *word == ',';
+    }
+    uint8_t *payload = NULL;
+    int64_t body[HUSH_WIDTH];
     hush_task task;
-    hush_status status = hush_read_task(payload, size, "50", &task);
+    hush_status status = read_task("50", &payload, &task);
     (void)printf("%s", word_of(status));
     for (unsigned long i = 0; i < count && status == HUSH_OK; i++) {
-        status = hush_perturb(&task, index, next_bytes, from, &body);
-        (void)printf(status == HUSH_OK ? " %" PRId64 : " failed", body);
+        status = hush_perturb(&task, index, next_bytes, from, body, HUSH_WIDTH);
+        for (size_t j = 0; j < hush_width(&task) && status == HUSH_OK; j++) {
+            (void)printf("%s%" PRId64, j ? "," : " ", body[j]);
+        }
+        (void)printf("%s", status == HUSH_OK ? "" : " failed");
     }
     (void)printf("\n");
     free(payload);
@@ -288,6 +402,10 @@ int main(int argc, char **argv)
         }
         if (strcmp(order, "answer") == 0) {
             answer();
+        } else if (strcmp(order, "decide") == 0) {
+            decide();
+        } else if (strcmp(order, "sticky") == 0) {
+            sticky();
         } else if (strcmp(order, "frame") == 0) {
             frame();
         } else if (strcmp(order, "json") == 0) {

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 SEED = 5
 COUNT = 3000
-REFUSALS = {"malformed", "task", "mechanism", "rounds", "epsilon"}
+REFUSALS = {"malformed", "task", "mechanism", "rounds", "epsilon", "too_large"}
 PIECES = [
     b'"',
     b"\\",

@@ -14,7 +14,7 @@ from hush_common.untrusted import UNPRINTABLE, is_printable
 HOSTILE: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "vectors" / "v1" / "hostile.json").read_text(encoding="utf-8")
 )
-REFUSALS = {"malformed", "task", "mechanism", "rounds", "epsilon"}
+REFUSALS = {"malformed", "task", "mechanism", "rounds", "epsilon", "too_large"}
 
 
 def payload_of(vector: dict[str, Any]) -> bytes:

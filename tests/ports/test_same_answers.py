@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from port_cases import Case, cases, needs_of, reference, some_task, some_value, vectors
-from port_programs import C_PORT, PORTS, Port, compiled, port_of
+from port_programs import C_PORT, FEATURES, PORTS, Port, compiled, port_of
 
 from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
@@ -109,27 +109,49 @@ def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_th
 
 
 SLIPS = {
-    "the weight of a lie is not rounded up": ("    big_add(weight, &one);\n", ""),
+    "the weight of a lie is not rounded up": ("    big_add_small(weight, 1);\n", ""),
     "a truth weighs half": ("TRUTH_BITS = 128", "TRUTH_BITS = 127"),
-    "the limit itself is accepted": ("if (big_compare(out, &limit) < 0) {", "if (big_compare(out, &limit) <= 0) {"),
+    "the limit itself is accepted": ("if (big_bits(&last) <= 8 * size) {", "if (big_bits(&last) <= 8 * size + 1) {"),
     "a coin lands one too often": (
         "if (big_compare(&draw, numerator) >= 0) {",
         "if (big_compare(&draw, numerator) > 0) {",
     ),
     "zero has two signs": ("if (*negative && !out->used) {", "if (false) {"),
-    "the sign is not drawn": ("*negative = residue.limb[0] & 1;", "*negative = false;"),
-    "the window is narrower": ("forty = big_of(40)", "forty = big_of(39)"),
-    "the window is rounded down": (" + (reach.used != 0);", ";"),
+    "the sign is not drawn": ("*negative = out->limb[0] & 1;", "*negative = false;"),
+    "the window is narrower": ("big_multiply_add(&rest, 40, 0);", "big_multiply_add(&rest, 39, 0);"),
+    "the window is rounded down": (" + (rest.used != 0);", ";"),
     "ties go up": ("(half == 0 && (*index & 1))", "half == 0"),
-    "a value is rounded up too often": ("< position % HUSH_STEPS", "<= position % HUSH_STEPS"),
-    "a lie may be the truth": ("(big_low(&other) >= level)", "(big_low(&other) > level)"),
-    "a missing value is the lower end": ("index = (uint32_t)big_low(&draw);", "index = 0;"),
-    "a missing bit has three values": ("is_bit(task) ? 2 :", "is_bit(task) ? 3 :"),
-    "a missing value never lies at the upper end": (
-        "HUSH_STEPS + 1);\n        big draw",
-        "HUSH_STEPS);\n        big draw",
+    "a value is rounded up too often": (
+        "(big_low(&quotient) < position % steps)",
+        "(big_low(&quotient) <= position % steps)",
     ),
+    "a lie may be the truth": ("other + (other >= level)", "other + (other > level)"),
+    "a missing value is the lower end": ("(uint32_t)big_low(&draw) : index[part];", "0 : index[part];"),
+    "a missing value never lies at the upper end": ("(uint64_t)most_index(task) + 1", "(uint64_t)most_index(task)"),
     "a bound is cut, not rounded": ("out->mantissa += half > 0 || (half == 0 && (out->mantissa & 1));", "(void)half;"),
+    "an output of a table has a draw too few": (
+        "one->output += wide_compare(&one->sum, &one->draw) <= 0;",
+        "one->output += wide_compare(&one->sum, &one->draw) < 0;",
+    ),
+    "a value of a table is rounded up too often": (
+        "(big_low(&rounding) < position % HUSH_STEPS)",
+        "(big_low(&rounding) <= position % HUSH_STEPS)",
+    ),
+    "a set has the truth too often": ("big_compare(&draw, &with_truth) < 0;", "big_compare(&draw, &with_truth) <= 0;"),
+    "a set is not a complement": ("2 * size > n;", "2 * size > n + 1;"),
+    "an element of a set is drawn twice": ("set_has(out, digit) ? last : digit", "digit"),
+    "a set by coins reads a word more": ("3 * tried / 2 + 2;", "3 * tried / 2 + 3;"),
+    "the last few words of 16 bits count": ("*lack && word < limit &&", "*lack &&"),
+    "every coordinate has the same draw": ("            levels = others;\n", ""),
+    "a vector costs more than it says": ("task->mechanism == HUSH_VECTOR ? task->sampled : 1, &epsilon", "1, &epsilon"),
+    "coins are not in lowest terms": ("    big_reduce(&common, &truth);\n", ""),
+    "a body names the wrong offer": ("*body++ = task->offer;", "*body++ = task->offer + 1;"),
+    "the smallest offer is taken": (
+        "    for (uint32_t place = task->offers ? task->offers : 1; place-- > 0;) {",
+        "    for (uint32_t place = 1; place-- > 0;) {",
+    ),
+    "the last round never ends": ("(uint32_t)past : task->rounds - 1;", "(uint32_t)past : 0;"),
+    "another label is no value": ("    *index = *moved ? other : one.place;", "    *index = one.place;"),
 }
 """Planted in hush.c, each must be seen by the comparison above."""
 
@@ -169,7 +191,8 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     source = (C_PORT / "hush.c").read_text(encoding="utf-8")
     assert source.count(slip[0]) == 1
     (tmp_path / "hush.c").write_text(source.replace(*slip), encoding="utf-8")
-    port = Port((str(compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)),))
+    program = compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)
+    port = Port((str(program),), features=FEATURES)
     few = known.first(CASES // 3, port.features)
     assert port.ask(few.orders) != few.outcomes
 

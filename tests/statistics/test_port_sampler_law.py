@@ -84,11 +84,11 @@ def test_levels_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_
 
 
 SLIPS = {
-    "noise of a scale wrong by a sixth": (
-        "steps = big_of(HUSH_STEPS), forty",
-        "steps = big_of(HUSH_STEPS / 6 * 5), forty",
+    "noise of a scale wrong by a sixth": ("big_set(t, HUSH_STEPS);", "big_set(t, HUSH_STEPS / 6 * 5);"),
+    "a lie that comes half as often": (
+        "    *out = wide_of(&weight);\n",
+        "    big_shift_right(&weight, 1);\n    *out = wide_of(&weight);\n",
     ),
-    "a lie that comes half as often": ("    *weight = below;\n", "    *weight = below;\n    big_halve(weight);\n"),
 }
 
 

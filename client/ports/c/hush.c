@@ -4,27 +4,33 @@
 #include <limits.h>
 #include <string.h>
 
+#if defined(__GNUC__)
+#define APART __attribute__((noinline)) /* its numbers are on the stack only while it runs */
+#else
+#define APART
+#endif
+
 _Static_assert(CHAR_BIT == 8 && INT_MAX >= 0x7fffffff, "needs bytes of 8 bits and an int of 32");
 
 /* ---- unsigned integers of up to 2560 bits: enough for the difference of any two binary64 numbers
  *
- * A result that does not fit is `broken`, and so is all that is made of it; whoever takes a number out looks. */
+ * All work in place, because each takes 328 bytes of the stack. A result that does not fit is `broken`, and so is all
+ * that is made of it; whoever takes a number out looks. */
 
 enum { LIMBS = 80 };
 
 typedef struct {
     bool broken;
-    size_t used; /* the highest limb in use is not zero */
+    size_t used; /* the highest limb in use is not zero, and those above it are */
     uint32_t limb[LIMBS];
 } big;
 
-static big big_of(uint64_t value)
+static void big_set(big *a, uint64_t value)
 {
-    big r = {0};
+    memset(a, 0, sizeof *a);
     for (; value; value >>= 32) {
-        r.limb[r.used++] = (uint32_t)value;
+        a->limb[a->used++] = (uint32_t)value;
     }
-    return r;
 }
 
 static void big_trim(big *a)
@@ -56,46 +62,85 @@ static size_t big_bits(const big *a)
     return bits;
 }
 
+/* The lowest 64 bits. */
+static uint64_t big_low(const big *a)
+{
+    return (uint64_t)a->limb[1] << 32 | a->limb[0];
+}
+
+/* Puts a limb above those in use, if it is not zero. */
+static void big_push(big *a, uint64_t limb)
+{
+    a->broken = a->broken || (limb && a->used == LIMBS);
+    if (limb && a->used < LIMBS) {
+        a->limb[a->used++] = (uint32_t)limb;
+    }
+}
+
+/* a += b */
 static void big_add(big *a, const big *b)
 {
-    size_t n = a->used > b->used ? a->used : b->used;
     uint64_t carry = 0;
-    for (size_t i = 0; i < n; i++) {
+    a->used = a->used > b->used ? a->used : b->used;
+    a->broken = a->broken || b->broken;
+    for (size_t i = 0; i < a->used; i++) {
         carry += (uint64_t)a->limb[i] + b->limb[i]; /* limbs not in use are zero */
         a->limb[i] = (uint32_t)carry;
         carry >>= 32;
     }
-    a->used = n;
-    a->broken = a->broken || b->broken || (carry && n == LIMBS);
-    if (carry && n < LIMBS) {
-        a->limb[a->used++] = (uint32_t)carry;
-    }
+    big_push(a, carry);
 }
 
-/* a - b; broken if b is larger. */
+/* a -= b; broken if b is larger. */
 static void big_subtract(big *a, const big *b)
 {
-    a->broken = a->broken || b->broken || big_compare(a, b) < 0;
-    if (a->broken) {
-        return;
-    }
     uint64_t borrow = 0;
-    for (size_t i = 0; i < a->used; i++) {
-        uint64_t left = (uint64_t)a->limb[i] - b->limb[i] - borrow;
+    a->broken = a->broken || b->broken || big_compare(a, b) < 0;
+    for (size_t i = 0; i < a->used && !a->broken; i++) {
+        const uint64_t left = (uint64_t)a->limb[i] - b->limb[i] - borrow;
         a->limb[i] = (uint32_t)left;
         borrow = left >> 63;
     }
     big_trim(a);
 }
 
-static big big_multiply(const big *a, const big *b)
+/* a = a * by + add */
+static void big_multiply_add(big *a, uint32_t by, uint32_t add)
 {
-    big r = {0};
-    r.broken = a->broken || b->broken || a->used + b->used > LIMBS;
-    if (r.broken) {
-        return r;
-    }
+    uint64_t carry = add;
     for (size_t i = 0; i < a->used; i++) {
+        carry += (uint64_t)a->limb[i] * by;
+        a->limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+    big_push(a, carry);
+    big_trim(a);
+}
+
+static void big_add_small(big *a, uint32_t add)
+{
+    big_multiply_add(a, 1, add);
+}
+
+/* a -= 1; broken if it is zero. */
+static void big_decrease(big *a)
+{
+    a->broken = a->broken || !a->used;
+    for (size_t i = 0; i < a->used; i++) {
+        if (a->limb[i]--) { /* else it borrows from the next */
+            break;
+        }
+    }
+    big_trim(a);
+}
+
+/* a *= b */
+static void big_multiply(big *a, const big *b)
+{
+    big r;
+    big_set(&r, 0);
+    r.broken = a->broken || b->broken || a->used + b->used > LIMBS;
+    for (size_t i = 0; i < a->used && !r.broken; i++) {
         uint64_t carry = 0;
         for (size_t j = 0; j < b->used; j++) {
             carry += (uint64_t)a->limb[i] * b->limb[j] + r.limb[i + j];
@@ -104,62 +149,69 @@ static big big_multiply(const big *a, const big *b)
         }
         r.limb[i + b->used] = (uint32_t)carry;
     }
-    r.used = a->used + b->used;
+    r.used = r.broken ? 0 : a->used + b->used;
     big_trim(&r);
-    return r;
+    *a = r;
 }
 
-static big big_shift_left(const big *a, size_t by)
+/* a *= 2^by */
+static void big_shift_left(big *a, size_t by)
 {
-    big r = {0};
-    size_t words = by / 32, bits = by % 32;
-    r.broken = a->broken || (a->used && a->used + words + 1 > LIMBS);
-    if (r.broken || !a->used) {
-        return r;
+    const size_t words = by / 32, bits = by % 32, used = a->used;
+    a->broken = a->broken || (used && used + words + 1 > LIMBS);
+    if (a->broken || !used) {
+        return;
     }
-    for (size_t i = 0; i < a->used; i++) {
-        uint64_t both = (uint64_t)a->limb[i] << bits;
-        r.limb[i + words] |= (uint32_t)both;
-        r.limb[i + words + 1] = (uint32_t)(both >> 32);
-    }
-    r.used = a->used + words + 1;
-    big_trim(&r);
-    return r;
-}
-
-static void big_halve(big *a)
-{
-    for (size_t i = 0; i < a->used; i++) {
-        uint32_t above = i + 1 < a->used ? a->limb[i + 1] : 0;
-        a->limb[i] = a->limb[i] >> 1 | above << 31;
+    a->used = used + words + 1;
+    for (size_t i = a->used; i-- > 0;) { /* from above, so that nothing is overwritten before it is read */
+        const uint64_t high = i >= words && i - words < used ? a->limb[i - words] : 0;
+        const uint64_t low = i > words ? a->limb[i - words - 1] : 0;
+        a->limb[i] = (uint32_t)((high << 32 | low) << bits >> 32);
     }
     big_trim(a);
 }
 
-/* quotient = floor(a / b), and a becomes the remainder. */
-static big big_divide(big *a, const big *b)
+/* a = floor(a / 2^by) */
+static void big_shift_right(big *a, size_t by)
 {
-    big quotient = {0};
-    quotient.broken = a->broken || b->broken || b->used == 0;
-    a->broken = quotient.broken;
-    if (a->broken || big_compare(a, b) < 0) {
-        return quotient;
+    const size_t words = by / 32, bits = by % 32;
+    for (size_t i = 0; i < a->used; i++) {
+        const uint64_t low = i + words < a->used ? a->limb[i + words] : 0;
+        const uint64_t high = i + words + 1 < a->used ? a->limb[i + words + 1] : 0;
+        a->limb[i] = (uint32_t)((high << 32 | low) >> bits);
     }
-    size_t shift = big_bits(a) - big_bits(b);
-    big part = big_shift_left(b, shift);
-    quotient.broken = a->broken = part.broken;
-    quotient.used = shift / 32 + 1;
-    for (size_t i = shift + 1; !a->broken && i-- > 0; big_halve(&part)) {
-        if (big_compare(a, &part) >= 0) {
-            big_subtract(a, &part);
-            quotient.limb[i / 32] |= UINT32_C(1) << i % 32;
-        }
-    }
-    big_trim(&quotient);
-    return quotient;
+    big_trim(a);
 }
 
-/* Divides in place by a small number, rounded down, or up where asked: one after the other, as by the product. */
+/* quotient = floor(a / b), and a becomes the remainder; `quotient` may be NULL. */
+static void big_divide(big *a, const big *b, big *quotient)
+{
+    big part = *b;
+    if (quotient) {
+        big_set(quotient, 0);
+    }
+    a->broken = a->broken || b->broken || b->used == 0;
+    if (!a->broken && big_compare(a, b) >= 0) {
+        size_t shift = big_bits(a) - big_bits(b);
+        big_shift_left(&part, shift);
+        a->broken = part.broken;
+        for (shift++; !a->broken && shift-- > 0; big_shift_right(&part, 1)) {
+            if (big_compare(a, &part) < 0) {
+                continue;
+            }
+            big_subtract(a, &part);
+            if (quotient) {
+                quotient->used = quotient->used ? quotient->used : shift / 32 + 1;
+                quotient->limb[shift / 32] |= UINT32_C(1) << shift % 32;
+            }
+        }
+    }
+    if (quotient) {
+        quotient->broken = a->broken;
+    }
+}
+
+/* a = floor(a / by), or rounded up where asked: several after each other, as by the product. */
 static void big_divide_small(big *a, uint32_t by, bool up)
 {
     uint64_t rest = 0;
@@ -169,25 +221,105 @@ static void big_divide_small(big *a, uint32_t by, bool up)
         rest %= by;
     }
     big_trim(a);
-    if (up && rest) {
-        big one = big_of(1);
-        big_add(a, &one);
-    }
+    big_add_small(a, up && rest);
 }
 
-static big big_power_of_ten(size_t exponent)
+static void big_multiply_by_power_of_ten(big *a, size_t exponent)
 {
-    big r = big_of(1);
-    const big ten = big_of(10);
     for (; exponent; exponent--) {
-        r = big_multiply(&r, &ten);
+        big_multiply_add(a, 10, 0);
     }
-    return r;
 }
 
-static uint64_t big_low(const big *a)
+/* a = the greatest common divisor of a and b. */
+APART static void big_reduce(big *a, const big *b)
 {
-    return (uint64_t)a->limb[1] << 32 | a->limb[0];
+    big rest = *b;
+    while (rest.used && !rest.broken) {
+        big_divide(a, &rest, NULL);
+        for (size_t i = 0; i < LIMBS; i++) { /* swap */
+            const uint32_t limb = a->limb[i];
+            a->limb[i] = rest.limb[i];
+            rest.limb[i] = limb;
+        }
+        const size_t used = a->used;
+        a->used = rest.used;
+        rest.used = used;
+    }
+    a->broken = a->broken || rest.broken;
+}
+
+/* a and b over their greatest common divisor. */
+APART static void reduce(big *a, big *b)
+{
+    big common = *a, quotient;
+    big_reduce(&common, b);
+    big_divide(a, &common, &quotient);
+    *a = quotient;
+    big_divide(b, &common, &quotient);
+    *b = quotient;
+}
+
+/* The same of at most 160 bits, for the many weights of a table: a sum of 16 384 of up to 2^128 fits. */
+
+enum { WIDE_LIMBS = 5 };
+
+typedef struct {
+    uint32_t limb[WIDE_LIMBS];
+} wide;
+
+static int wide_compare(const wide *a, const wide *b)
+{
+    for (size_t i = WIDE_LIMBS; i-- > 0;) {
+        if (a->limb[i] != b->limb[i]) {
+            return a->limb[i] < b->limb[i] ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+/* a = a * by + b; what does not fit is lost, so the caller limits the numbers. */
+static void wide_multiply_add(wide *a, uint32_t by, const wide *b)
+{
+    uint64_t carry = 0;
+    for (size_t i = 0; i < WIDE_LIMBS; i++) {
+        carry += (uint64_t)a->limb[i] * by + b->limb[i];
+        a->limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+}
+
+/* a -= b, which is not larger. */
+static void wide_subtract(wide *a, const wide *b)
+{
+    uint64_t borrow = 0;
+    for (size_t i = 0; i < WIDE_LIMBS; i++) {
+        const uint64_t left = (uint64_t)a->limb[i] - b->limb[i] - borrow;
+        a->limb[i] = (uint32_t)left;
+        borrow = left >> 63;
+    }
+}
+
+static bool wide_is_zero(const wide *a)
+{
+    const wide zero = {{0}};
+    return wide_compare(a, &zero) == 0;
+}
+
+static void big_set_wide(big *a, const wide *value)
+{
+    big_set(a, 0);
+    memcpy(a->limb, value->limb, sizeof value->limb);
+    a->used = WIDE_LIMBS;
+    big_trim(a);
+}
+
+/* The lowest 160 bits. */
+static wide wide_of(const big *a)
+{
+    wide r;
+    memcpy(r.limb, a->limb, sizeof r.limb);
+    return r;
 }
 
 /* ---- decimal text to binary64, correctly rounded, without a float: the same number on every machine */
@@ -197,10 +329,12 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* numerator / denominator to the nearest binary64, ties to even; false if it overflows or cannot be computed. */
-static bool nearest(const big *numerator, const big *denominator, hush_number *out)
+/* numerator / denominator to the nearest binary64, ties to even, both of which are used up; false if it overflows or
+ * cannot be computed. */
+APART static bool nearest(big *numerator, big *denominator, hush_number *out)
 {
     int exponent = (int)big_bits(numerator) - (int)big_bits(denominator) - 53;
+    big quotient;
     *out = (hush_number){0};
     if (numerator->broken || denominator->broken || !denominator->used) {
         return false;
@@ -208,24 +342,23 @@ static bool nearest(const big *numerator, const big *denominator, hush_number *o
     if (!numerator->used) {
         return true;
     }
-    for (exponent = exponent < -1074 ? -1074 : exponent;; exponent++) {
-        big rest = big_shift_left(numerator, exponent < 0 ? (size_t)-exponent : 0);
-        big unit = big_shift_left(denominator, exponent > 0 ? (size_t)exponent : 0);
-        big quotient = big_divide(&rest, &unit);
-        if (quotient.broken) {
-            return false;
-        }
-        if (big_bits(&quotient) > 53) {
-            continue; /* one bit too many: the next exponent has 53 */
-        }
-        big twice = big_shift_left(&rest, 1);
-        int half = big_compare(&twice, &unit);
-        out->mantissa = big_low(&quotient);
-        out->mantissa += half > 0 || (half == 0 && (out->mantissa & 1));
-        out->exponent = out->mantissa ? exponent : 0;
-        big rounded = big_of(out->mantissa);
-        return !twice.broken && (int)big_bits(&rounded) + exponent <= 1024;
+    exponent = exponent < -1074 ? -1074 : exponent;
+    big_shift_left(numerator, exponent < 0 ? (size_t)-exponent : 0);
+    big_shift_left(denominator, (exponent > 0 ? (size_t)exponent : 0) + 53);
+    const bool is_long = big_compare(numerator, denominator) >= 0; /* the quotient would have 54 bits */
+    big_shift_right(denominator, is_long ? 52 : 53);
+    exponent += is_long;
+    big_divide(numerator, denominator, &quotient);
+    if (quotient.broken) {
+        return false;
     }
+    big_shift_left(numerator, 1);
+    const int half = big_compare(numerator, denominator);
+    out->mantissa = big_low(&quotient);
+    out->mantissa += half > 0 || (half == 0 && (out->mantissa & 1));
+    out->exponent = out->mantissa ? exponent : 0;
+    big_set(&quotient, out->mantissa);
+    return !numerator->broken && (int)big_bits(&quotient) + exponent <= 1024;
 }
 
 enum {
@@ -247,15 +380,26 @@ static bool is_infinity(const char *text, size_t size)
     return true;
 }
 
+/* digits * 10^exponent to the nearest binary64; its digits are not all zero and at most 100. */
+APART static void scale(big *digits, int exponent, hush_number *out)
+{
+    big power;
+    big_set(&power, 1);
+    big_multiply_by_power_of_ten(exponent < 0 ? &power : digits, (size_t)(exponent < 0 ? -exponent : exponent));
+    if (!nearest(digits, &power, out)) {
+        *out = (hush_number){false, 1, BEYOND};
+    }
+}
+
 /* [+-] digits [. digits] [e [+-] digits], at least one digit, or [+-] inf or infinity; at most 100 characters.
  * What is beyond all binary64 numbers has the exponent BEYOND. False: no such text. */
-static bool read_decimal(const char *text, size_t size, hush_number *out)
+APART static bool read_decimal(const char *text, size_t size, hush_number *out)
 {
     const char *at = text, *end = text + size;
-    big digits = {0};
-    const big ten = big_of(10);
+    big digits;
     int exponent = 0, typed = 0, written = 0, count = 0;
     bool point = false, negative = false, down = false;
+    big_set(&digits, 0);
     if (size > 100) {
         return false;
     }
@@ -271,9 +415,7 @@ static bool read_decimal(const char *text, size_t size, hush_number *out)
             point = true;
             continue;
         }
-        big digit = big_of((uint64_t)(*at - '0'));
-        digits = big_multiply(&digits, &ten);
-        big_add(&digits, &digit);
+        big_multiply_add(&digits, 10, (uint32_t)(*at - '0'));
         written++;
         count += digits.used != 0;
         exponent -= point;
@@ -299,26 +441,20 @@ static bool read_decimal(const char *text, size_t size, hush_number *out)
     }
     if (!count || count + exponent < -330) {
         *out = (hush_number){0}; /* zero, or below half of the smallest binary64 */
-        return true;
-    }
-    *out = (hush_number){negative, 1, BEYOND};
-    if (count + exponent > 310) {
-        return true;
-    }
-    big power = big_power_of_ten((size_t)(exponent < 0 ? -exponent : exponent));
-    const big one = big_of(1);
-    big scaled = exponent < 0 ? digits : big_multiply(&digits, &power);
-    if (!nearest(&scaled, exponent < 0 ? &power : &one, out)) {
-        *out = (hush_number){negative, 1, BEYOND};
+    } else if (count + exponent > 310) {
+        *out = (hush_number){false, 1, BEYOND};
+    } else {
+        scale(&digits, exponent, out);
     }
     out->negative = negative && out->mantissa;
     return true;
 }
 
-static big magnitude(const hush_number *a, int exponent)
+/* In units of 2^exponent. */
+static void set_magnitude(big *out, const hush_number *a, int exponent)
 {
-    big mantissa = big_of(a->mantissa);
-    return big_shift_left(&mantissa, (size_t)(a->exponent - exponent));
+    big_set(out, a->mantissa);
+    big_shift_left(out, (size_t)(a->exponent - exponent));
 }
 
 /* What read_decimal leaves; anything else was made by hand. */
@@ -332,43 +468,48 @@ static int least_exponent(const hush_number *a, const hush_number *b)
     return a->exponent < b->exponent ? a->exponent : b->exponent;
 }
 
-static int number_compare(const hush_number *a, const hush_number *b)
+APART static int number_compare(const hush_number *a, const hush_number *b)
 {
-    int exponent = least_exponent(a, b);
-    big x = magnitude(a, exponent), y = magnitude(b, exponent);
+    const int exponent = least_exponent(a, b);
+    big x, y;
+    set_magnitude(&x, a, exponent);
+    set_magnitude(&y, b, exponent);
     if (a->negative != b->negative) {
         return a->negative ? -1 : 1;
     }
     return a->negative ? big_compare(&y, &x) : big_compare(&x, &y);
 }
 
-/* a - b in units of 2^exponent; broken if that is negative. */
-static big difference(const hush_number *a, const hush_number *b, int exponent)
+/* out = a - b in units of 2^exponent; broken if that is negative. */
+APART static void set_difference(big *out, const hush_number *a, const hush_number *b, int exponent)
 {
-    big x = magnitude(a, exponent), y = magnitude(b, exponent);
-    if (a->negative == b->negative) {
-        big_subtract(a->negative ? &y : &x, a->negative ? &x : &y);
-        return a->negative ? y : x;
+    const bool same = a->negative == b->negative;
+    big other;
+    set_magnitude(out, same && a->negative ? b : a, exponent); /* of two negative numbers the magnitudes change sides */
+    set_magnitude(&other, same && a->negative ? a : b, exponent);
+    if (same) {
+        big_subtract(out, &other);
+    } else {
+        big_add(out, &other);
+        out->broken = out->broken || a->negative;
     }
-    big_add(&x, &y);
-    x.broken = x.broken || a->negative;
-    return x;
 }
 
-/* ---- epsilon: an exact decimal fraction, and a certified integer weight made of it */
+/* ---- epsilon: an exact fraction, and a certified integer weight made of it */
 
 typedef struct {
     big numerator;
-    size_t places; /* epsilon = numerator / 10^places */
-} decimal;
+    size_t places;
+    uint32_t divisor; /* epsilon = numerator / (10^places * divisor) */
+} fraction;
 
 /* 1 to 3 digits [. 1 to 18 digits] [e [-] digit]: what hush admits; anything else is no exact epsilon. */
-static bool read_exact(const char *text, decimal *out)
+static bool read_exact(const char *text, fraction *out)
 {
-    const big ten = big_of(10);
     size_t written = 0, places = 0, shift = 0;
     bool point = false, down = false;
-    *out = (decimal){0};
+    big_set(&out->numerator, 0);
+    out->divisor = 1;
     for (;; text++) {
         if (*text == '.' && !point && written) {
             point = true;
@@ -377,9 +518,7 @@ static bool read_exact(const char *text, decimal *out)
         if (!is_digit(*text)) {
             break;
         }
-        big digit = big_of((uint64_t)(*text - '0'));
-        out->numerator = big_multiply(&out->numerator, &ten);
-        big_add(&out->numerator, &digit);
+        big_multiply_add(&out->numerator, 10, (uint32_t)(*text - '0'));
         if (point ? ++places > 18 : ++written > 3) {
             return false;
         }
@@ -395,71 +534,102 @@ static bool read_exact(const char *text, decimal *out)
         }
         shift = (size_t)(*text++ - '0');
     }
-    if (*text) {
-        return false;
-    }
-    if (!down && shift) {
-        big power = big_power_of_ten(shift);
-        out->numerator = big_multiply(&out->numerator, &power);
-    }
+    big_multiply_by_power_of_ten(&out->numerator, down ? 0 : shift);
     out->places = places + (down ? shift : 0);
-    return !out->numerator.broken;
+    return !*text && !out->numerator.broken;
 }
 
-/* a <= factor * b, exactly. */
-static bool at_most(const decimal *a, const decimal *b)
+/* a *= the denominator of b */
+static void multiply_by_denominator(big *a, const fraction *b)
 {
-    big left = big_power_of_ten(b->places), right = big_power_of_ten(a->places);
-    left = big_multiply(&a->numerator, &left);
-    right = big_multiply(&b->numerator, &right);
+    big_multiply_by_power_of_ten(a, b->places);
+    big_multiply_add(a, b->divisor, 0);
+}
+
+/* a <= b, exactly. */
+APART static bool at_most(const fraction *a, const fraction *b)
+{
+    big left = a->numerator, right = b->numerator;
+    multiply_by_denominator(&left, b);
+    multiply_by_denominator(&right, a);
     return !left.broken && !right.broken && big_compare(&left, &right) <= 0;
 }
 
-static bool read_epsilon(const char *text, decimal *out)
+/* Compares with numerator / 10^places. */
+APART static bool is_between(const fraction *a, uint32_t least, size_t places, uint32_t most)
 {
-    decimal smallest, largest;
-    return read_exact("0.000001", &smallest) && read_exact("50", &largest) && read_exact(text, out) &&
-           at_most(&smallest, out) && at_most(out, &largest);
+    fraction bound = {.places = places, .divisor = 1};
+    big_set(&bound.numerator, least);
+    if (!at_most(&bound, a)) {
+        return false;
+    }
+    big_set(&bound.numerator, most);
+    bound.places = 0;
+    return at_most(a, &bound);
+}
+
+static bool is_epsilon(const fraction *a)
+{
+    return is_between(a, 1, 6, 50);
+}
+
+static bool read_epsilon(const char *text, fraction *out)
+{
+    return read_exact(text, out) && is_epsilon(out);
 }
 
 enum { TRUTH_BITS = 128, PRECISION = 512 };
 
-/* The next term of Taylor's series: term * epsilon / j, rounded down or up. */
-static big next_term(const big *term, const decimal *epsilon, uint32_t j, bool up)
+/* e^epsilon * 2^512 from below, or from above: Taylor's series with every term rounded that way. After the last term
+ * J > 2 * epsilon the remainder of the series is below that term. */
+APART static hush_status bound_exp(const fraction *epsilon, bool up, big *out)
 {
-    big r = big_multiply(term, &epsilon->numerator);
-    for (size_t place = 0; place < epsilon->places; place++) {
-        big_divide_small(&r, 10, up);
-    }
-    big_divide_small(&r, j, up);
-    return r;
-}
-
-/* floor(2^128 * e^-epsilon) + 1, certified: e^epsilon is enclosed by two integers over 2^512, and both give this.
- * After the last term J > 2 * epsilon the remainder of the series is below that term. */
-static hush_status weight_of_lie(const decimal *epsilon, big *weight)
-{
-    const big one = big_of(1), scale = big_shift_left(&one, PRECISION);
-    big low_term = scale, high_term = scale, low = scale, high = scale;
-    for (uint32_t j = 1; j <= 100 || big_compare(&high_term, &one) > 0; j++) { /* 100 = 2 * 50 */
-        low_term = next_term(&low_term, epsilon, j, false);
-        high_term = next_term(&high_term, epsilon, j, true);
-        big_add(&low, &low_term);
-        big_add(&high, &high_term);
-        if (j > 1000 || high.broken) {
+    big term;
+    big_set(&term, 1);
+    big_shift_left(&term, PRECISION);
+    *out = term;
+    for (uint32_t j = 1; j <= 100 || term.used > 1 || term.limb[0] > 1; j++) { /* 100 = 2 * 50 */
+        big_multiply(&term, &epsilon->numerator);
+        for (size_t place = 0; place < epsilon->places; place++) {
+            big_divide_small(&term, 10, up);
+        }
+        big_divide_small(&term, epsilon->divisor, up);
+        big_divide_small(&term, j, up);
+        big_add(out, &term);
+        if (j > 1000 || out->broken) {
             return HUSH_EPSILON; /* cannot happen for an epsilon of at most 50 */
         }
     }
-    big_add(&high, &high_term);
-    big above = big_shift_left(&one, PRECISION + TRUTH_BITS), below = above;
-    above = big_divide(&above, &low);
-    below = big_divide(&below, &high);
-    if (above.broken || below.broken || big_compare(&above, &below) != 0) {
+    if (up) {
+        big_add(out, &term);
+    }
+    return HUSH_OK;
+}
+
+/* a = floor(2^128 / e^epsilon), with one of the bounds. */
+APART static hush_status divide_by_exp(const fraction *epsilon, bool up, big *a)
+{
+    big bound, whole;
+    hush_status status = bound_exp(epsilon, up, &bound);
+    big_set(&whole, 1);
+    big_shift_left(&whole, PRECISION + TRUTH_BITS);
+    big_divide(&whole, &bound, a);
+    return status;
+}
+
+/* floor(2^128 * e^-epsilon) + 1, certified: both bounds of e^epsilon give this. */
+APART static hush_status weight_of_lie(const fraction *epsilon, big *weight)
+{
+    big below;
+    hush_status status = divide_by_exp(epsilon, false, weight);
+    if (status == HUSH_OK) {
+        status = divide_by_exp(epsilon, true, &below);
+    }
+    if (status == HUSH_OK && (weight->broken || below.broken || big_compare(weight, &below) != 0)) {
         return HUSH_EPSILON; /* cannot happen: e^epsilon is irrational, and 300 bits are to spare */
     }
-    *weight = below;
-    big_add(weight, &one);
-    return HUSH_OK;
+    big_add_small(weight, 1);
+    return status;
 }
 
 /* ---- draws; bytes are taken in the order in which the Python client takes them */
@@ -470,38 +640,49 @@ typedef struct {
 } randomness;
 
 enum {
-    MOST_TRIES = 64,      /* each fails with probability below 1/256 */
-    MOST_FLIPS = 1000,    /* flip k happens with probability 1/k! at most */
-    MOST_QUOTIENT = 10000 /* reached with probability e^-10000; all three are one in 2^500 or less: a broken source */
+    MOST_TRIES = 64,       /* each fails with probability below 1/256 */
+    MOST_FLIPS = 1000,     /* flip k happens with probability 1/k! at most */
+    MOST_QUOTIENT = 10000, /* reached with probability e^-10000; all three are one in 2^500 or less: a broken source */
+    MOST_BYTES = 192       /* of one draw; the longest is that of a vector */
 };
 
-/* A uniform integer in [0, n), by rejection. */
-static hush_status random_below(const randomness *source, const big *n, big *out)
+/* A uniform integer below 256^size. */
+APART static hush_status random_bytes(const randomness *source, size_t size, big *out)
 {
-    uint8_t bytes[64];
-    const big one = big_of(1);
-    size_t size = (big_bits(n) + 15) / 8;
-    *out = (big){0};
-    if (n->broken || !n->used || size > sizeof bytes) {
+    uint8_t bytes[MOST_BYTES];
+    big_set(out, 0);
+    if (source->fill(source->context, bytes, size) != 0) {
+        return HUSH_RANDOM;
+    }
+    for (size_t i = 0; i < size; i++) {
+        const size_t place = size - 1 - i;
+        out->limb[place / 4] |= (uint32_t)bytes[i] << 8 * (place % 4);
+    }
+    out->used = (size + 3) / 4;
+    big_trim(out);
+    return HUSH_OK;
+}
+
+/* A uniform integer in [0, n), by rejection. */
+APART static hush_status random_below(const randomness *source, const big *n, big *out)
+{
+    const size_t size = (big_bits(n) + 15) / 8;
+    big last;
+    if (n->broken || !n->used || size > MOST_BYTES) {
         return HUSH_ARGUMENT;
     }
-    big limit = big_shift_left(&one, 8 * size), rest = limit;
-    (void)big_divide(&rest, n);
-    big_subtract(&limit, &rest); /* a multiple of n: below it every remainder is equally likely */
     for (int tries = 0; tries < MOST_TRIES; tries++) {
-        if (source->fill(source->context, bytes, size) != 0) {
-            return HUSH_RANDOM;
+        hush_status status = random_bytes(source, size, out);
+        if (status != HUSH_OK) {
+            return status;
         }
-        *out = (big){0};
-        for (size_t i = 0; i < size; i++) {
-            size_t place = size - 1 - i;
-            out->limb[place / 4] |= (uint32_t)bytes[i] << 8 * (place % 4);
-        }
-        out->used = (size + 3) / 4;
-        big_trim(out);
-        if (big_compare(out, &limit) < 0) {
-            (void)big_divide(out, n);
-            return out->broken ? HUSH_ARGUMENT : HUSH_OK;
+        last = *out;
+        big_divide(out, n, NULL);
+        big_subtract(&last, out);
+        big_add(&last, n);
+        big_decrease(&last); /* this draw is one of the n up to here: if all of them are possible, they are */
+        if (big_bits(&last) <= 8 * size) { /* equally likely, and so is every remainder */
+            return last.broken || out->broken ? HUSH_ARGUMENT : HUSH_OK;
         }
     }
     return HUSH_RANDOM;
@@ -509,9 +690,10 @@ static hush_status random_below(const randomness *source, const big *n, big *out
 
 /* True with probability exactly e^(-numerator/denominator), numerator <= denominator (Canonne, Kamath and Steinke
  * 2020, algorithm 1). */
-static hush_status bernoulli_exp(const randomness *source, const big *numerator, const big *denominator, bool *out)
+APART static hush_status bernoulli_exp(const randomness *source, const big *numerator, const big *denominator,
+                                       bool *out)
 {
-    bool certain = big_compare(numerator, denominator) == 0; /* a draw below 1 out of 1 */
+    const bool certain = big_compare(numerator, denominator) == 0; /* a draw below 1 out of 1 */
     big bound = *denominator, draw;
     if (certain) {
         big_add(&bound, denominator);
@@ -530,14 +712,14 @@ static hush_status bernoulli_exp(const randomness *source, const big *numerator,
     return HUSH_RANDOM;
 }
 
-static hush_status geometric_quotient(const randomness *source, big *out)
+APART static hush_status geometric_quotient(const randomness *source, uint32_t *out)
 {
-    const big one = big_of(1);
-    for (uint64_t quotient = 0; quotient < MOST_QUOTIENT; quotient++) {
+    big one;
+    big_set(&one, 1);
+    for (*out = 0; *out < MOST_QUOTIENT; ++*out) {
         bool more = false;
         hush_status status = bernoulli_exp(source, &one, &one, &more);
         if (status != HUSH_OK || !more) {
-            *out = big_of(quotient);
             return status;
         }
     }
@@ -545,227 +727,40 @@ static hush_status geometric_quotient(const randomness *source, big *out)
 }
 
 /* Exact discrete Laplace noise of scale t/s (same source, algorithm 2), as sign and magnitude. */
-static hush_status discrete_laplace(const randomness *source, const big *s, const big *t, bool *negative, big *out)
+APART static hush_status discrete_laplace(const randomness *source, const big *s, const big *t, bool *negative,
+                                          big *out)
 {
-    const big twice = big_shift_left(t, 1);
+    big total;
     for (int tries = 0; tries < MOST_FLIPS; tries++) {
-        big residue, quotient;
+        uint32_t quotient = 0;
         bool accepted = false;
-        hush_status status = random_below(source, &twice, &residue);
-        if (status != HUSH_OK) {
-            return status;
+        total = *t;
+        big_shift_left(&total, 1);
+        hush_status status = random_below(source, &total, out);
+        *negative = out->limb[0] & 1;
+        big_shift_right(out, 1);
+        if (status == HUSH_OK) {
+            status = bernoulli_exp(source, out, t, &accepted);
         }
-        *negative = residue.limb[0] & 1;
-        big_halve(&residue);
-        if ((status = bernoulli_exp(source, &residue, t, &accepted)) != HUSH_OK) {
+        if (status == HUSH_OK && accepted) {
+            status = geometric_quotient(source, &quotient);
+        }
+        if (status != HUSH_OK) {
             return status;
         }
         if (!accepted) {
             continue;
         }
-        if ((status = geometric_quotient(source, &quotient)) != HUSH_OK) {
-            return status;
-        }
-        big total = big_multiply(t, &quotient);
-        big_add(&total, &residue);
-        *out = big_divide(&total, s);
+        total = *t;
+        big_multiply_add(&total, quotient, 0);
+        big_add(&total, out);
+        big_divide(&total, s, out);
         if (*negative && !out->used) {
             continue; /* zero has one sign */
         }
         return out->broken ? HUSH_ARGUMENT : HUSH_OK;
     }
     return HUSH_RANDOM;
-}
-
-static big greatest_common_divisor(big a, big b)
-{
-    while (b.used && !b.broken) {
-        (void)big_divide(&a, &b);
-        big rest = a;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-static hush_status laplace(const randomness *source, const decimal *epsilon, uint32_t index, int64_t *body)
-{
-    const big steps = big_of(HUSH_STEPS), forty = big_of(40);
-    big t = big_power_of_ten(epsilon->places), s = epsilon->numerator, noise;
-    bool negative = false;
-    t = big_multiply(&t, &steps);
-    const big common = greatest_common_divisor(t, s);
-    t = big_divide(&t, &common);
-    s = big_divide(&s, &common);
-    hush_status status = discrete_laplace(source, &s, &t, &negative, &noise);
-    if (status != HUSH_OK) {
-        return status;
-    }
-    big reach = big_multiply(&t, &forty);
-    big window = big_divide(&reach, &s);
-    if (window.broken || big_bits(&window) > 60) {
-        return HUSH_ARGUMENT; /* cannot happen for an epsilon of at least 0.000001 */
-    }
-    const int64_t outside = (int64_t)big_low(&window) + (reach.used != 0);
-    const int64_t size = big_bits(&noise) > 61 ? INT64_C(1) << 61 : (int64_t)big_low(&noise);
-    const int64_t k = (int64_t)index + (negative ? -size : size);
-    *body = k < -outside ? -outside : k > HUSH_STEPS + outside ? HUSH_STEPS + outside : k;
-    return HUSH_OK;
-}
-
-static hush_status randomized_response(const randomness *source, const big *lie, uint32_t index, int64_t *body)
-{
-    const big one = big_of(1), truth = big_shift_left(&one, TRUTH_BITS);
-    big total = truth, draw;
-    big_add(&total, lie);
-    hush_status status = random_below(source, &total, &draw);
-    *body = status == HUSH_OK && big_compare(&draw, index ? &truth : lie) < 0;
-    return status;
-}
-
-static hush_status multilevel(const randomness *source, const big *lie, uint32_t levels, uint32_t index, int64_t *body)
-{
-    const big one = big_of(1), truth = big_shift_left(&one, TRUTH_BITS), steps = big_of(HUSH_STEPS);
-    const big others = big_of(levels);
-    const uint64_t position = (uint64_t)index * levels;
-    big total = big_multiply(&others, lie), draw;
-    big_add(&total, &truth);
-    const big both = big_multiply(&total, &steps);
-    hush_status status = random_below(source, &both, &draw);
-    if (status != HUSH_OK) {
-        return status;
-    }
-    const big rounding = big_divide(&draw, &total); /* below steps, and what is left below total: independent */
-    const uint64_t level = position / HUSH_STEPS + (big_low(&rounding) < position % HUSH_STEPS);
-    if (big_compare(&draw, &truth) < 0) {
-        *body = (int64_t)level;
-        return HUSH_OK;
-    }
-    big_subtract(&draw, &truth);
-    const big other = big_divide(&draw, lie);
-    *body = (int64_t)(big_low(&other) + (big_low(&other) >= level));
-    return HUSH_OK;
-}
-
-/* ---- an answer */
-
-static bool is_bit(const hush_task *task)
-{
-    return task->mechanism == HUSH_RANDOMIZED_RESPONSE;
-}
-
-static bool read_bit(const char *text, uint32_t *index)
-{
-    static const char *const words[2][3] = {{"no", "false", "0"}, {"yes", "true", "1"}};
-    for (uint32_t bit = 0; bit < 2; bit++) {
-        for (size_t i = 0; i < 3; i++) {
-            if (strcmp(text, words[bit][i]) == 0) {
-                *index = bit;
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, hush_became *became)
-{
-    hush_number number;
-    if (!task || !index || !became) {
-        return HUSH_ARGUMENT;
-    }
-    *index = 0;
-    *became = HUSH_REPLACED;
-    if (is_bit(task)) {
-        *became = value && read_bit(value, index) ? HUSH_USED : HUSH_REPLACED;
-        return HUSH_OK;
-    }
-    if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
-        return HUSH_TASK;
-    }
-    if (!value || !read_decimal(value, strlen(value), &number)) {
-        return HUSH_OK;
-    }
-    const bool below = number_compare(&number, &task->lower) < 0, above = number_compare(&number, &task->upper) > 0;
-    *became = below || above ? HUSH_MOVED : HUSH_USED;
-    number = below ? task->lower : above ? task->upper : number;
-    int exponent = least_exponent(&task->lower, &task->upper);
-    exponent = exponent < number.exponent ? exponent : number.exponent;
-    const big range = difference(&task->upper, &task->lower, exponent), steps = big_of(HUSH_STEPS);
-    big offset = difference(&number, &task->lower, exponent);
-    offset = big_multiply(&offset, &steps);
-    const big quotient = big_divide(&offset, &range);
-    const big twice = big_shift_left(&offset, 1);
-    if (quotient.broken || twice.broken) {
-        return HUSH_ARGUMENT;
-    }
-    const int half = big_compare(&twice, &range); /* ties to the even index */
-    *index = (uint32_t)big_low(&quotient);
-    *index += half > 0 || (half == 0 && (*index & 1));
-    return *index <= HUSH_STEPS ? HUSH_OK : HUSH_ARGUMENT;
-}
-
-hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random source, void *context, int64_t *body)
-{
-    const randomness random = {source, context};
-    decimal epsilon;
-    big lie;
-    if (!task || !source || !body || index > (is_bit(task) ? 1u : (uint32_t)HUSH_STEPS)) {
-        return HUSH_ARGUMENT;
-    }
-    if (!memchr(task->epsilon, 0, sizeof task->epsilon) || !read_epsilon(task->epsilon, &epsilon)) {
-        return HUSH_EPSILON;
-    }
-    if (task->mechanism == HUSH_LAPLACE) {
-        return laplace(&random, &epsilon, index, body);
-    }
-    hush_status status = weight_of_lie(&epsilon, &lie);
-    if (status != HUSH_OK) {
-        return status;
-    }
-    if (task->mechanism == HUSH_RANDOMIZED_RESPONSE) {
-        return randomized_response(&random, &lie, index, body);
-    }
-    if (task->mechanism != HUSH_MULTILEVEL || task->levels < 1 || task->levels > HUSH_MOST_LEVELS) {
-        return HUSH_TASK;
-    }
-    return multilevel(&random, &lie, task->levels, index, body);
-}
-
-hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
-                        hush_report *report)
-{
-    const randomness random = {source, context};
-    uint32_t index = 0;
-    hush_became became = HUSH_REPLACED;
-    int64_t body = 0;
-    if (!task || !source || !report) {
-        return HUSH_ARGUMENT;
-    }
-    memset(report, 0, sizeof *report);
-    if (now < task->opens || now >= task->closes) {
-        return now < task->opens ? HUSH_NOT_OPEN : HUSH_CLOSED;
-    }
-    hush_status status = hush_index(task, value, &index, &became);
-    if (status == HUSH_OK && became == HUSH_REPLACED) {
-        const big size = big_of(is_bit(task) ? 2 : HUSH_STEPS + 1);
-        big draw;
-        status = random_below(&random, &size, &draw);
-        index = (uint32_t)big_low(&draw);
-    }
-    if (status == HUSH_OK) {
-        status = hush_perturb(task, index, source, context, &body);
-    }
-    if (status != HUSH_OK) {
-        return status;
-    }
-    if (source(context, report->id, sizeof report->id) != 0) {
-        return HUSH_RANDOM;
-    }
-    memcpy(report->digest, task->digest, sizeof report->digest);
-    report->body = body;
-    report->value = became;
-    return HUSH_OK;
 }
 
 /* ---- SHA-256 (FIPS 180-4) */
@@ -900,6 +895,29 @@ static void put_number(writer *to, uint64_t value, bool negative)
     } while (value /= 10);
     put_text(to, negative ? "-" : "");
     put_text(to, at);
+}
+
+/* A number of at most 90 digits, which is used up. */
+static void put_big(writer *to, big *value)
+{
+    const uint32_t unit = 1000000000;
+    uint32_t part[10];
+    size_t count = 0;
+    do {
+        const uint32_t low = value->limb[0];
+        big_divide_small(value, unit, false);
+        part[count++] = low - value->limb[0] * unit;
+    } while (value->used && count < sizeof part / sizeof *part);
+    to->full = to->full || value->used || value->broken;
+    put_number(to, part[--count], false);
+    while (count) {
+        char digits[10] = {0};
+        uint32_t rest = part[--count];
+        for (size_t place = 9; place-- > 0; rest /= 10) {
+            digits[place] = (char)('0' + rest % 10);
+        }
+        put_text(to, digits);
+    }
 }
 
 static void put_hex(writer *to, const uint8_t *bytes, size_t count)
@@ -1177,15 +1195,18 @@ static hush_status read_moment(reader *from, int64_t *out)
     return HUSH_OK;
 }
 
-/* "30d", as hush publishes a length of time: at most 3650 days. */
-static hush_status skip_length(reader *from)
+static const int64_t LONGEST_LENGTH = INT64_C(86399999913600); /* seconds: 999 999 999 days */
+static const int64_t LONGEST_POLICY = INT64_C(315360000);      /* 3650 days */
+
+/* "30d", as hush publishes a length of time, in seconds. */
+static hush_status read_length(reader *from, int64_t most, int64_t *out)
 {
     static const char units[] = "smhdw";
     static const int64_t seconds[] = {1, 60, 3600, 86400, 604800};
-    char text[11];
+    char word[11];
     int64_t count = 0;
-    const char *at = text;
-    hush_status status = read_word(from, text, sizeof text);
+    const char *at = word;
+    hush_status status = read_word(from, word, sizeof word);
     if (status != HUSH_OK) {
         return status;
     }
@@ -1193,25 +1214,82 @@ static hush_status skip_length(reader *from)
         count = 10 * count + (*at++ - '0');
     }
     const char *unit = *at ? strchr(units, *at) : NULL;
-    return text[0] != '0' && at != text && unit && !at[1] && count * seconds[unit - units] <= INT64_C(315360000)
-               ? HUSH_OK
-               : HUSH_TASK;
+    if (*word == '0' || at == word || at - word > 9 || !unit || at[1] || count * seconds[unit - units] > most) {
+        return HUSH_TASK;
+    }
+    *out = count * seconds[unit - units];
+    return HUSH_OK;
 }
 
-enum { /* the fields of a task and of its domain, as bits, in the order of the names */
+/* The characters of a JSON integer as a number of at most 2^128. */
+static hush_status read_integer(reader *from, bool *negative, wide *out)
+{
+    static const wide most = {{0, 0, 0, 0, 1}};
+    char text[101];
+    hush_status status = read_number_text(from, text, sizeof text);
+    *out = (wide){{0}};
+    *negative = *text == '-';
+    if (status != HUSH_OK) {
+        return status;
+    }
+    const char *digits = text + *negative;
+    const size_t size = strlen(digits);
+    if (strspn(digits, "0123456789") != size || size > 39) { /* 2^128 has 39 */
+        return HUSH_TASK;
+    }
+    for (; *digits; digits++) {
+        const wide digit = {{(uint32_t)(*digits - '0')}};
+        wide_multiply_add(out, 10, &digit);
+    }
+    *negative = *negative && !wide_is_zero(out); /* -0 is 0 */
+    return wide_compare(out, &most) <= 0 ? HUSH_OK : HUSH_TASK;
+}
+
+/* An element of a list; `place` counts from 0. */
+typedef hush_status (*element_reader)(reader *from, uint32_t place, void *to);
+
+static hush_status read_list(reader *from, element_reader read, void *to, uint32_t *count)
+{
+    *count = 0;
+    if (!take(from, '[')) {
+        return HUSH_TASK;
+    }
+    if (take(from, ']')) {
+        return HUSH_OK;
+    }
+    do {
+        hush_status status = read(from, *count, to);
+        if (status != HUSH_OK) {
+            return status;
+        }
+        ++*count;
+    } while (take(from, ','));
+    return take(from, ']') ? HUSH_OK : HUSH_MALFORMED;
+}
+
+enum { /* the fields of a task and of the objects in it, as bits, in the order of the names */
     FIELD_ID = 1 << 0, FIELD_TITLE = 1 << 1, FIELD_PURPOSE = 1 << 2, FIELD_EPSILON = 1 << 3, FIELD_MECHANISM = 1 << 4,
     FIELD_DOMAIN = 1 << 5, FIELD_ROUNDS = 1 << 6, FIELD_LEVELS = 1 << 7, FIELD_ENROLLED = 1 << 8,
     FIELD_OPENS = 1 << 9, FIELD_CLOSES = 1 << 10, FIELD_RELEASE_FROM = 1 << 11, FIELD_RELEASE_EVERY = 1 << 12,
-    FIELD_RETENTION = 1 << 13,
-    TASK_FIELDS = 14,
-    FIELD_KIND = 1 << 0, FIELD_LOWER = 1 << 1, FIELD_UPPER = 1 << 2, FIELD_OUTSIDE = 1 << 3, FIELD_UNIT = 1 << 4,
-    DOMAIN_FIELDS = 5
+    FIELD_RETENTION = 1 << 13, FIELD_SIZE = 1 << 14, FIELD_SAMPLED = 1 << 15, FIELD_TABLE = 1 << 16,
+    FIELD_COINS = 1 << 17, FIELD_ROUND_EVERY = 1 << 18, FIELD_REPEAT = 1 << 19, FIELD_OFFERS = 1 << 20,
+    TASK_FIELDS = 21,
+    FIELD_LOWER = 1 << 0, FIELD_UPPER = 1 << 1, FIELD_OUTSIDE = 1 << 2, FIELD_UNIT = 1 << 3, FIELD_NAME = 1 << 4,
+    FIELD_KIND = 1 << 4, FIELD_LABELS = 1 << 5, FIELD_OTHER = 1 << 6, FIELD_COORDINATES = 1 << 7,
+    COORDINATE_FIELDS = 5, DOMAIN_FIELDS = 8,
+    FIELD_POSITIONS = 1 << 0, FIELD_TABLE_UNIT = 1 << 1, FIELD_WEIGHTS = 1 << 2, TABLE_FIELDS = 3,
+    FIELD_TRUTH = 1 << 0, FIELD_YES = 1 << 1, COINS_FIELDS = 2
 };
 
-static const char *const TASK_NAMES[TASK_FIELDS] = {"id", "title", "purpose", "epsilon", "mechanism", "domain",
-                                                    "rounds", "levels", "enrolled", "opens", "closes",
-                                                    "release_from", "release_every", "retention"};
-static const char *const DOMAIN_NAMES[DOMAIN_FIELDS] = {"kind", "lower", "upper", "outside", "unit"};
+static const char *const TASK_NAMES[TASK_FIELDS] = {
+    "id", "title", "purpose", "epsilon", "mechanism", "domain", "rounds", "levels", "enrolled", "opens", "closes",
+    "release_from", "release_every", "retention", "size", "sampled", "table", "coins", "round_every", "repeat",
+    "offers"};
+static const char *const DOMAIN_NAMES[DOMAIN_FIELDS] = {"lower", "upper", "outside", "unit",
+                                                        "kind", "labels", "other", "coordinates"};
+static const char *const COORDINATE_NAMES[COORDINATE_FIELDS] = {"lower", "upper", "outside", "unit", "name"};
+static const char *const TABLE_NAMES[TABLE_FIELDS] = {"positions", "unit", "weights"};
+static const char *const COINS_NAMES[COINS_FIELDS] = {"truth", "yes"};
 
 /* The bit of the next field, its name and colon taken: unknown once only, and known fields at most once. */
 static hush_status read_name(reader *from, const char *const *names, size_t count, unsigned *seen, unsigned *field)
@@ -1231,76 +1309,729 @@ static hush_status read_name(reader *from, const char *const *names, size_t coun
     return HUSH_TASK;
 }
 
-typedef struct {
-    hush_task *task;
-    bool is_number;
-    unsigned seen;
-} draft;
+/* A field of an object, its name and colon taken. */
+typedef hush_status (*member_reader)(reader *from, unsigned field, void *to);
 
-static hush_status read_domain_field(reader *from, unsigned field, draft *to)
+static hush_status read_object(reader *from, const char *const *names, size_t count, member_reader read, void *to,
+                               unsigned *seen)
 {
-    char word[16];
-    const char *text = NULL;
-    size_t size = 0;
-    hush_status status = HUSH_OK;
-    switch (field) {
-    case FIELD_LOWER:
-        return read_bound(from, &to->task->lower);
-    case FIELD_UPPER:
-        return read_bound(from, &to->task->upper);
-    case FIELD_UNIT:
-        return read_line(from, 40, &text, &size);
-    case FIELD_KIND:
-        status = read_word(from, word, sizeof word);
-        to->is_number = strcmp(word, "number") == 0;
-        return status != HUSH_OK || to->is_number || strcmp(word, "bit") == 0 ? status : HUSH_TASK;
-    default: /* outside */
-        status = read_word(from, word, sizeof word); /* "refuse" is no more: silence would tell the value */
-        return status != HUSH_OK || strcmp(word, "clamp") == 0 ? status : HUSH_TASK;
-    }
-}
-
-static hush_status read_domain(reader *from, draft *to)
-{
-    unsigned seen = 0, field = 0;
+    unsigned field = 0;
+    *seen = 0;
     if (!take(from, '{')) {
         return HUSH_TASK;
     }
     do {
-        hush_status status = read_name(from, DOMAIN_NAMES, DOMAIN_FIELDS, &seen, &field);
+        hush_status status = read_name(from, names, count, seen, &field);
         if (status == HUSH_OK) {
-            status = read_domain_field(from, field, to);
+            status = read(from, field, to);
         }
         if (status != HUSH_OK) {
             return status;
         }
     } while (take(from, ','));
-    if (!take(from, '}')) {
-        return HUSH_MALFORMED;
-    }
-    const unsigned needed = FIELD_KIND | FIELD_LOWER | FIELD_UPPER | FIELD_OUTSIDE;
-    return (seen & ~(unsigned)FIELD_UNIT) == needed || (seen == FIELD_KIND && !to->is_number) ? HUSH_OK : HUSH_TASK;
+    return take(from, '}') ? HUSH_OK : HUSH_MALFORMED;
 }
 
-static hush_status read_mechanism(reader *from, hush_mechanism *out)
+typedef struct {
+    const char *at;
+    size_t size;
+} span;
+
+typedef enum { KIND_NUMBER, KIND_BIT, KIND_CATEGORY, KIND_VECTOR } kind;
+
+typedef struct {
+    hush_task *task;
+    const char *json;
+    kind kind;
+    unsigned seen;
+    uint32_t offers, levels, sizes, positions, rows;
+    uint64_t largest_size;
+    wide total; /* of a row of the table */
+} draft;
+
+/* Where the next thing is in the JSON. */
+static uint32_t place_of(reader *from, const draft *made)
 {
-    static const char *const names[] = {"laplace", "multilevel", "randomized_response"};
-    char word[24];
+    skip_space(from);
+    return (uint32_t)(from->at - made->json);
+}
+
+static reader read_again(const hush_task *task, uint32_t place)
+{
+    return (reader){task->json + place, task->json + task->json_bytes};
+}
+
+/* ---- what a domain has */
+
+/* A text that is not empty and not only spaces: a label, or the name of a coordinate. */
+static hush_status read_label(reader *from, span *out)
+{
+    hush_status status = read_line(from, 100, &out->at, &out->size);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < out->size; i++) {
+        if (out->at[i] != ' ') {
+            return HUSH_OK;
+        }
+    }
+    return HUSH_TASK;
+}
+
+static bool is_same(const span *a, const span *b)
+{
+    return a->size == b->size && (!a->size || memcmp(a->at, b->at, a->size) == 0); /* their escapes leave no choice */
+}
+
+typedef struct {
+    hush_number lower, upper;
+    span name;
+} coordinate;
+
+/* Bounds, and what number and coordinate have besides. */
+static hush_status read_range(reader *from, unsigned field, hush_number *lower, hush_number *upper)
+{
+    char word[16];
+    span unit;
+    switch (field) {
+    case FIELD_LOWER:
+        return read_bound(from, lower);
+    case FIELD_UPPER:
+        return read_bound(from, upper);
+    case FIELD_UNIT:
+        return read_line(from, 40, &unit.at, &unit.size);
+    default: { /* outside */
+        hush_status status = read_word(from, word, sizeof word); /* "refuse" is no more: silence would tell the value */
+        return status != HUSH_OK || strcmp(word, "clamp") == 0 ? status : HUSH_TASK;
+    }
+    }
+}
+
+static hush_status read_coordinate_field(reader *from, unsigned field, void *to)
+{
+    coordinate *made = to;
+    return field == FIELD_NAME ? read_label(from, &made->name) : read_range(from, field, &made->lower, &made->upper);
+}
+
+static const unsigned RANGE = FIELD_LOWER | FIELD_UPPER | FIELD_OUTSIDE;
+
+static hush_status read_coordinate(reader *from, coordinate *out)
+{
+    unsigned seen = 0;
+    hush_status status = read_object(from, COORDINATE_NAMES, COORDINATE_FIELDS, read_coordinate_field, out, &seen);
+    return status != HUSH_OK || (seen & ~(unsigned)FIELD_UNIT) == (RANGE | FIELD_NAME) ? status : HUSH_TASK;
+}
+
+/* Whether bounds are in order, and their difference is a finite binary64. */
+APART static bool are_bounds(const hush_number *lower, const hush_number *upper)
+{
+    const int exponent = least_exponent(lower, upper);
+    big range, unit;
+    hush_number rounded;
+    if (number_compare(lower, upper) >= 0) {
+        return false;
+    }
+    set_difference(&range, upper, lower, exponent);
+    big_set(&unit, 1);
+    big_shift_left(exponent > 0 ? &range : &unit, (size_t)(exponent > 0 ? exponent : -exponent));
+    return nearest(&range, &unit, &rounded);
+}
+
+static hush_status read_label_element(reader *from, uint32_t place, void *to)
+{
+    (void)place;
+    return read_label(from, to);
+}
+
+static hush_status read_coordinate_element(reader *from, uint32_t place, void *to)
+{
+    coordinate made;
+    (void)place;
+    hush_status status = read_coordinate(from, &made);
+    if (status == HUSH_OK && !are_bounds(&made.lower, &made.upper)) {
+        return HUSH_TASK;
+    }
+    *(span *)to = made.name;
+    return status;
+}
+
+enum { COMPARED = 32 }; /* names that are compared with all that follow, in one reading */
+
+typedef struct {
+    uint32_t first, count;
+    span name[COMPARED];
+    bool is_coordinate;
+} compared;
+
+static hush_status compare_element(reader *from, uint32_t place, void *to)
+{
+    compared *block = to;
+    coordinate made;
+    hush_status status = block->is_coordinate ? read_coordinate(from, &made) : read_label(from, &made.name);
+    if (status != HUSH_OK || place < block->first) {
+        return status;
+    }
+    for (uint32_t i = 0; i < block->count; i++) {
+        if (is_same(&made.name, block->name + i)) {
+            return HUSH_TASK;
+        }
+    }
+    if (block->count < COMPARED) {
+        block->name[block->count++] = made.name;
+    }
+    return HUSH_OK;
+}
+
+/* Whether the labels, or the names of the coordinates, are different. */
+static hush_status check_different(const hush_task *task, bool is_coordinate)
+{
+    uint32_t count = 0;
+    for (uint32_t first = 0; first < task->parts; first += COMPARED) {
+        compared block = {.first = first, .is_coordinate = is_coordinate};
+        reader from = read_again(task, task->at.parts);
+        hush_status status = read_list(&from, compare_element, &block, &count);
+        if (status != HUSH_OK) {
+            return status;
+        }
+    }
+    return HUSH_OK;
+}
+
+typedef struct {
+    span wanted;
+    uint32_t place; /* HUSH_MISSING while it was not found */
+} search;
+
+static hush_status find_element(reader *from, uint32_t place, void *to)
+{
+    search *sought = to;
+    span label;
+    hush_status status = read_label(from, &label);
+    if (status == HUSH_OK && is_same(&label, &sought->wanted)) {
+        sought->place = place;
+    }
+    return status;
+}
+
+/* The place of the label for all others, or HUSH_MISSING. */
+static uint32_t place_of_other(const hush_task *task)
+{
+    search sought = {.place = HUSH_MISSING};
+    reader other = read_again(task, task->at.other), labels = read_again(task, task->at.parts);
+    uint32_t count = 0;
+    if (!task->at.other || read_label(&other, &sought.wanted) != HUSH_OK ||
+        read_list(&labels, find_element, &sought, &count) != HUSH_OK) {
+        return HUSH_MISSING;
+    }
+    return sought.place;
+}
+
+static hush_status read_parts(reader *from, draft *to, element_reader read)
+{
+    span name;
+    to->task->at.parts = place_of(from, to);
+    hush_status status = read_list(from, read, &name, &to->task->parts);
+    return status == HUSH_OK && to->task->parts > HUSH_MOST_PARTS ? HUSH_TASK : status;
+}
+
+static hush_status read_kind(reader *from, kind *out)
+{
+    static const char *const names[] = {"number", "bit", "category", "vector"};
+    char word[16];
     hush_status status = read_word(from, word, sizeof word);
-    for (int i = 0; status == HUSH_OK && i < 3; i++) {
+    for (int i = 0; status == HUSH_OK && i < 4; i++) {
         if (strcmp(word, names[i]) == 0) {
-            *out = (hush_mechanism)(HUSH_LAPLACE + i);
+            *out = (kind)i;
             return HUSH_OK;
         }
     }
     return status == HUSH_OK ? HUSH_TASK : status;
 }
 
-static hush_status read_task_field(reader *from, unsigned field, draft *to)
+static hush_status read_domain_field(reader *from, unsigned field, void *to)
+{
+    draft *made = to;
+    span label;
+    switch (field) {
+    case FIELD_KIND:
+        return read_kind(from, &made->kind);
+    case FIELD_LABELS:
+        return read_parts(from, made, read_label_element);
+    case FIELD_COORDINATES:
+        return read_parts(from, made, read_coordinate_element);
+    case FIELD_OTHER:
+        made->task->at.other = place_of(from, made);
+        return read_label(from, &label);
+    default:
+        return read_range(from, field, &made->task->lower, &made->task->upper);
+    }
+}
+
+static hush_status read_domain(reader *from, draft *to)
+{
+    static const unsigned needed[] = {RANGE | FIELD_KIND, FIELD_KIND, FIELD_KIND | FIELD_LABELS,
+                                      FIELD_KIND | FIELD_COORDINATES};
+    static const unsigned optional[] = {FIELD_UNIT, 0, FIELD_OTHER, 0};
+    unsigned seen = 0;
+    hush_status status = read_object(from, DOMAIN_NAMES, DOMAIN_FIELDS, read_domain_field, to, &seen);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    return (seen & ~optional[to->kind]) == needed[to->kind] ? HUSH_OK : HUSH_TASK;
+}
+
+APART static hush_status check_domain(const draft *made)
+{
+    const hush_task *task = made->task;
+    switch (made->kind) {
+    case KIND_NUMBER:
+        return are_bounds(&task->lower, &task->upper) ? HUSH_OK : HUSH_TASK;
+    case KIND_CATEGORY:
+        if (task->parts < 2 || (task->at.other && place_of_other(task) == HUSH_MISSING)) {
+            return HUSH_TASK;
+        }
+        return check_different(task, false);
+    case KIND_VECTOR:
+        return task->parts < 1 ? HUSH_TASK : check_different(task, true);
+    default:
+        return HUSH_OK;
+    }
+}
+
+/* ---- tables: weights, positions and a unit in integers, checked and drawn from where they are in the JSON */
+
+typedef struct {
+    draft *made;
+    wide total;
+} row_sum;
+
+static hush_status read_weight(reader *from, wide *out)
+{
+    bool negative = false;
+    hush_status status = read_integer(from, &negative, out);
+    return status == HUSH_OK && negative ? HUSH_TASK : status;
+}
+
+static hush_status read_weight_element(reader *from, uint32_t place, void *to)
+{
+    row_sum *sum = to;
+    wide weight;
+    hush_status status = read_weight(from, &weight);
+    if (status == HUSH_OK && (sum->made->rows + 1) * (place + 1) > HUSH_MOST_CELLS) { /* `place` is below 2^16 */
+        return HUSH_TASK;
+    }
+    wide_multiply_add(&sum->total, 1, &weight);
+    return status;
+}
+
+/* A row: as long as the first, and of the same sum, which is not zero. */
+static hush_status read_row_element(reader *from, uint32_t place, void *to)
+{
+    draft *made = to;
+    row_sum sum = {.made = made};
+    uint32_t count = 0;
+    made->rows = place;
+    hush_status status = read_list(from, read_weight_element, &sum, &count);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    if (place == 0) {
+        made->task->outputs = count;
+        made->total = sum.total;
+    }
+    return count == made->task->outputs && wide_compare(&sum.total, &made->total) == 0 && !wide_is_zero(&sum.total)
+               ? HUSH_OK
+               : HUSH_TASK;
+}
+
+static hush_status read_position_element(reader *from, uint32_t place, void *to)
+{
+    bool negative = false;
+    wide position;
+    (void)place;
+    (void)to;
+    return read_integer(from, &negative, &position);
+}
+
+static hush_status read_table_field(reader *from, unsigned field, void *to)
+{
+    draft *made = to;
+    wide unit;
+    switch (field) {
+    case FIELD_POSITIONS:
+        made->task->at.positions = place_of(from, made);
+        return read_list(from, read_position_element, NULL, &made->positions);
+    case FIELD_TABLE_UNIT: {
+        made->task->at.unit = place_of(from, made);
+        hush_status status = read_weight(from, &unit);
+        return status == HUSH_OK && wide_is_zero(&unit) ? HUSH_TASK : status;
+    }
+    default:
+        made->task->at.weights = place_of(from, made);
+        return read_list(from, read_row_element, made, &made->rows);
+    }
+}
+
+static hush_status read_table(reader *from, draft *to)
+{
+    unsigned seen = 0;
+    hush_status status = read_object(from, TABLE_NAMES, TABLE_FIELDS, read_table_field, to, &seen);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    to->task->levels = to->rows - 1;
+    return seen == (1u << TABLE_FIELDS) - 1 && to->rows >= 2 && to->task->outputs >= 2 &&
+                   to->positions == to->task->outputs
+               ? HUSH_OK
+               : HUSH_TASK;
+}
+
+typedef struct {
+    reader position;
+    uint32_t outputs;
+    big above, below; /* the sum of weight * position, of the positive and of the negative positions */
+} moment_sum;
+
+static hush_status add_moment(reader *from, uint32_t place, void *to)
+{
+    moment_sum *sum = to;
+    bool negative = false;
+    wide weight, position;
+    hush_status status = read_weight(from, &weight);
+    if (status == HUSH_OK) {
+        status = read_integer(&sum->position, &negative, &position);
+    }
+    if (status != HUSH_OK || (place + 1 < sum->outputs && !take(&sum->position, ','))) {
+        return status == HUSH_OK ? HUSH_TASK : status;
+    }
+    big both, other;
+    big_set_wide(&both, &weight);
+    big_set_wide(&other, &position);
+    big_multiply(&both, &other);
+    big_add(negative ? &sum->below : &sum->above, &both);
+    return HUSH_OK;
+}
+
+/* Whether the mean position of row j of L is j/L of the unit: positive * L = total * unit * j + negative * L. */
+APART static hush_status check_moment(reader *from, uint32_t place, void *to)
+{
+    const draft *made = to;
+    const hush_task *task = made->task;
+    reader unit_at = read_again(task, task->at.unit);
+    moment_sum sum = {.position = read_again(task, task->at.positions), .outputs = task->outputs};
+    wide unit;
+    uint32_t count = 0;
+    if (!take(&sum.position, '[') || read_weight(&unit_at, &unit) != HUSH_OK) {
+        return HUSH_TASK;
+    }
+    hush_status status = read_list(from, add_moment, &sum, &count);
+    big wanted, one;
+    big_set_wide(&wanted, &made->total);
+    big_set_wide(&one, &unit);
+    big_multiply(&wanted, &one);
+    big_multiply_add(&wanted, place, 0);
+    big_multiply_add(&sum.below, task->levels, 0);
+    big_add(&wanted, &sum.below);
+    big_multiply_add(&sum.above, task->levels, 0);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    return !sum.above.broken && !wanted.broken && big_compare(&sum.above, &wanted) == 0 ? HUSH_OK : HUSH_TASK;
+}
+
+enum { COLUMNS = 16 }; /* of a table that are compared in one reading */
+
+typedef struct {
+    uint32_t first, place;
+    bool is_first_row;
+    wide least[COLUMNS], most[COLUMNS];
+} columns;
+
+static hush_status compare_weight(reader *from, uint32_t place, void *to)
+{
+    columns *found = to;
+    wide weight;
+    hush_status status = read_weight(from, &weight);
+    if (status != HUSH_OK || place < found->first || place - found->first >= COLUMNS) {
+        return status;
+    }
+    wide *least = found->least + (place - found->first), *most = found->most + (place - found->first);
+    if (found->is_first_row || wide_compare(&weight, least) < 0) {
+        *least = weight;
+    }
+    if (found->is_first_row || wide_compare(&weight, most) > 0) {
+        *most = weight;
+    }
+    return HUSH_OK;
+}
+
+static hush_status compare_row(reader *from, uint32_t place, void *to)
+{
+    uint32_t count = 0;
+    ((columns *)to)->is_first_row = place == 0;
+    return read_list(from, compare_weight, to, &count);
+}
+
+/* Whether the larger is at most e^epsilon times the other, which `low` over 2^512 is not above. */
+APART static bool is_ratio_within(const wide *larger, const wide *smaller, const big *low)
+{
+    big left, right;
+    big_set_wide(&left, larger);
+    big_shift_left(&left, PRECISION);
+    big_set_wide(&right, smaller);
+    big_multiply(&right, low);
+    return !left.broken && !right.broken && big_compare(&left, &right) <= 0;
+}
+
+/* Whether in every column the weights differ by a factor of at most e^epsilon. */
+APART static hush_status check_privacy(const hush_task *task, const big *low)
+{
+    uint32_t count = 0;
+    for (uint32_t first = 0; first < task->outputs; first += COLUMNS) {
+        columns found = {.first = first};
+        reader from = read_again(task, task->at.weights);
+        hush_status status = read_list(&from, compare_row, &found, &count);
+        if (status != HUSH_OK) {
+            return status;
+        }
+        for (uint32_t i = 0; i < COLUMNS && first + i < task->outputs; i++) {
+            if (!is_ratio_within(found.most + i, found.least + i, low)) {
+                return HUSH_TASK;
+            }
+        }
+    }
+    return HUSH_OK;
+}
+
+APART static hush_status check_table(draft *made, const fraction *epsilon)
+{
+    const hush_task *task = made->task;
+    reader from = read_again(task, task->at.weights);
+    uint32_t count = 0;
+    big low;
+    hush_status status = read_list(&from, check_moment, made, &count);
+    if (status == HUSH_OK) {
+        status = bound_exp(epsilon, false, &low);
+    }
+    return status == HUSH_OK ? check_privacy(task, &low) : status;
+}
+
+/* ---- two coins: the truth with probability `truth`, else yes with probability `yes` */
+
+/* 0 or 1, perhaps with 1 to 18 decimals. */
+static bool read_probability(const char *word, fraction *out)
+{
+    const size_t decimals = *word && word[1] == '.' ? strspn(word + 2, "0123456789") : 0;
+    return (*word == '0' || *word == '1') && word[decimals ? 2 + decimals : 1] == 0 && read_exact(word, out);
+}
+
+static hush_status read_coins_field(reader *from, unsigned field, void *to)
+{
+    draft *made = to;
+    char word[24];
+    fraction probability;
+    *(field == FIELD_TRUTH ? &made->task->at.truth : &made->task->at.yes) = place_of(from, made);
+    hush_status status = read_word(from, word, sizeof word);
+    return status != HUSH_OK || read_probability(word, &probability) ? status : HUSH_TASK;
+}
+
+static hush_status read_coins(reader *from, draft *to)
+{
+    unsigned seen = 0;
+    hush_status status = read_object(from, COINS_NAMES, COINS_FIELDS, read_coins_field, to, &seen);
+    return status != HUSH_OK || seen == (1u << COINS_FIELDS) - 1 ? status : HUSH_TASK;
+}
+
+typedef struct {
+    wide ones[2]; /* the weight of a reported yes, for a no and for a yes */
+    wide total;
+} coins;
+
+/* A probability over 10^18. */
+static bool read_share(const hush_task *task, uint32_t place, big *out)
+{
+    char word[24];
+    fraction share;
+    reader from = read_again(task, place);
+    if (read_word(&from, word, sizeof word) != HUSH_OK || !read_probability(word, &share)) {
+        return false;
+    }
+    *out = share.numerator;
+    big_multiply_by_power_of_ten(out, 18 - share.places);
+    return true;
+}
+
+/* (1 - truth) * yes over 10^36, and truth over 10^18; false where they are no probabilities. */
+APART static bool read_shares(const hush_task *task, big *lie, big *truth)
+{
+    big one;
+    big_set(&one, 1);
+    big_multiply_by_power_of_ten(&one, 18);
+    if (!read_share(task, task->at.truth, truth) || !read_share(task, task->at.yes, lie) ||
+        big_compare(truth, &one) > 0 || big_compare(lie, &one) > 0) {
+        return false;
+    }
+    big_subtract(&one, truth);
+    big_multiply(lie, &one);
+    return true;
+}
+
+/* In lowest terms, as the Python client has them: the bytes of a draw depend on the total. */
+APART static hush_status weigh_coins(const hush_task *task, coins *out)
+{
+    big lie, truth, total, common;
+    if (!read_shares(task, &lie, &truth)) {
+        return HUSH_TASK;
+    }
+    big_multiply_by_power_of_ten(&truth, 18);
+    big_set(&total, 1);
+    big_multiply_by_power_of_ten(&total, 36);
+    common = total;
+    big_reduce(&common, &lie);
+    big_reduce(&common, &truth);
+    big_add(&truth, &lie); /* a yes for a yes is the truth, or a lie */
+    big *const weights[] = {&lie, &truth, &total};
+    wide *const places[] = {&out->ones[0], &out->ones[1], &out->total};
+    for (size_t i = 0; i < 3; i++) {
+        big quotient;
+        big_divide(weights[i], &common, &quotient);
+        *places[i] = wide_of(&quotient);
+    }
+    return HUSH_OK;
+}
+
+/* Whether all four ratios of an answer are within e^(millionths / 10^6). */
+APART static bool is_loss(const coins *weights, const big *millionths)
+{
+    fraction epsilon = {.numerator = *millionths, .places = 6, .divisor = 1};
+    big low;
+    wide zeros[2] = {weights->total, weights->total};
+    for (size_t i = 0; i < 2; i++) {
+        wide_subtract(&zeros[i], &weights->ones[i]);
+    }
+    return bound_exp(&epsilon, false, &low) == HUSH_OK && is_ratio_within(&weights->ones[1], &weights->ones[0], &low) &&
+           is_ratio_within(&weights->ones[0], &weights->ones[1], &low) && is_ratio_within(&zeros[0], &zeros[1], &low) &&
+           is_ratio_within(&zeros[1], &zeros[0], &low);
+}
+
+/* Whether epsilon is what the coins cost, rounded up to six decimals: neither less nor more. */
+APART static hush_status check_coins(const hush_task *task, const fraction *epsilon)
+{
+    big loss, rest = epsilon->numerator, whole;
+    coins weights;
+    hush_status status = weigh_coins(task, &weights);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    if (wide_compare(&weights.ones[0], &weights.ones[1]) >= 0 || wide_is_zero(&weights.ones[0]) ||
+        wide_compare(&weights.ones[1], &weights.total) >= 0) {
+        return HUSH_TASK; /* an answer says nothing, or everything */
+    }
+    big_multiply_by_power_of_ten(&rest, 6);
+    big_set(&whole, 1);
+    multiply_by_denominator(&whole, epsilon);
+    big_divide(&rest, &whole, &loss);
+    if (rest.broken || rest.used || !is_loss(&weights, &loss)) {
+        return HUSH_TASK;
+    }
+    big_decrease(&loss);
+    return is_loss(&weights, &loss) ? HUSH_TASK : HUSH_OK;
+}
+
+/* ---- the fields of a task */
+
+static const char *const MECHANISM_NAMES[] = {"laplace",  "multilevel",       "table", "randomized_response",
+                                              "subset_selection", "vector"};
+
+static hush_status read_mechanism(reader *from, hush_mechanism *out)
+{
+    char word[24];
+    hush_status status = read_word(from, word, sizeof word);
+    for (int i = 0; status == HUSH_OK && i < 6; i++) {
+        if (strcmp(word, MECHANISM_NAMES[i]) == 0) {
+            *out = (hush_mechanism)(HUSH_LAPLACE + i);
+            return HUSH_OK;
+        }
+    }
+    return status == HUSH_OK ? HUSH_MECHANISM : status;
+}
+
+static hush_status read_count_element(reader *from, uint32_t place, void *to)
+{
+    uint64_t count = 0, *largest = to;
+    (void)place;
+    hush_status status = read_count(from, HUSH_MOST_LEVELS, &count);
+    *largest = count > *largest ? count : *largest;
+    return status;
+}
+
+/* One integer, or a list with one for each offer. */
+static hush_status read_counts(reader *from, uint32_t *count, uint64_t *largest)
+{
+    skip_space(from);
+    if (from->at < from->end && *from->at == '[') {
+        return read_list(from, read_count_element, largest, count);
+    }
+    *count = 1;
+    return read_count_element(from, 0, largest);
+}
+
+static hush_status read_offer_element(reader *from, uint32_t place, void *to)
+{
+    char word[32];
+    (void)to;
+    return place < HUSH_MOST_OFFERS ? read_epsilon_text(from, word, sizeof word) : HUSH_TASK;
+}
+
+static hush_status read_repeat(reader *from, bool *sticky)
+{
+    char word[8];
+    hush_status status = read_word(from, word, sizeof word);
+    *sticky = strcmp(word, "sticky") == 0;
+    return status != HUSH_OK || *sticky || strcmp(word, "fresh") == 0 ? status : HUSH_TASK;
+}
+
+static hush_status read_limited(reader *from, uint64_t most, uint32_t *out)
+{
+    uint64_t count = 0;
+    hush_status status = read_count(from, most, &count);
+    *out = (uint32_t)count;
+    return status;
+}
+
+/* What says how a value becomes a report. */
+static hush_status read_parameter(reader *from, unsigned field, draft *to)
 {
     hush_task *task = to->task;
-    const char *text = NULL;
-    size_t size = 0;
+    uint64_t largest = 0;
+    switch (field) {
+    case FIELD_LEVELS:
+        task->at.levels = place_of(from, to);
+        return read_counts(from, &to->levels, &largest);
+    case FIELD_SIZE:
+        task->at.sizes = place_of(from, to);
+        return read_counts(from, &to->sizes, &to->largest_size);
+    case FIELD_SAMPLED:
+        return read_limited(from, (HUSH_MOST_WIDTH - 1) / 2, &task->sampled);
+    case FIELD_TABLE:
+        return read_table(from, to);
+    case FIELD_COINS:
+        return read_coins(from, to);
+    case FIELD_OFFERS:
+        task->at.offers = place_of(from, to);
+        return read_list(from, read_offer_element, NULL, &to->offers);
+    case FIELD_MECHANISM:
+        return read_mechanism(from, &task->mechanism);
+    default:
+        return read_domain(from, to);
+    }
+}
+
+static hush_status read_task_field(reader *from, unsigned field, void *to)
+{
+    draft *made = to;
+    hush_task *task = made->task;
+    span line;
     uint64_t count = 0;
     hush_status status = HUSH_OK;
     switch (field) {
@@ -1308,21 +2039,17 @@ static hush_status read_task_field(reader *from, unsigned field, draft *to)
         status = read_word(from, task->id, sizeof task->id);
         return status != HUSH_OK || is_task_id(task->id) ? status : HUSH_TASK;
     case FIELD_TITLE:
-        return read_line(from, 500, &text, &size);
+        return read_line(from, 500, &line.at, &line.size);
     case FIELD_PURPOSE:
         return read_line(from, 500, &task->purpose, &task->purpose_bytes);
     case FIELD_EPSILON:
         return read_epsilon_text(from, task->epsilon, sizeof task->epsilon);
-    case FIELD_MECHANISM:
-        return read_mechanism(from, &task->mechanism);
-    case FIELD_DOMAIN:
-        return read_domain(from, to);
     case FIELD_ROUNDS:
-        return read_count(from, 1, &count); /* more than one needs a durable memory of the rounds answered */
-    case FIELD_LEVELS:
-        status = read_count(from, HUSH_MOST_LEVELS, &count);
-        task->levels = (uint32_t)count;
-        return status;
+        return read_limited(from, HUSH_MOST_ROUNDS, &task->rounds);
+    case FIELD_REPEAT:
+        return read_repeat(from, &task->sticky);
+    case FIELD_ROUND_EVERY:
+        return read_length(from, LONGEST_LENGTH, &task->round_every);
     case FIELD_ENROLLED:
     case FIELD_RELEASE_FROM:
         return read_count(from, (UINT64_C(1) << 53) - 1, &count);
@@ -1330,80 +2057,234 @@ static hush_status read_task_field(reader *from, unsigned field, draft *to)
         return read_moment(from, &task->opens);
     case FIELD_CLOSES:
         return read_moment(from, &task->closes);
-    default: /* for the aggregator alone */
-        return skip_length(from);
+    case FIELD_RELEASE_EVERY:
+    case FIELD_RETENTION: { /* for the aggregator alone */
+        int64_t length = 0;
+        return read_length(from, LONGEST_POLICY, &length);
+    }
+    default:
+        return read_parameter(from, field, made);
     }
 }
 
 static hush_status read_fields(reader *from, draft *to)
 {
-    unsigned field = 0;
-    if (!take(from, '{')) {
-        return HUSH_MALFORMED;
-    }
-    do {
-        hush_status status = read_name(from, TASK_NAMES, TASK_FIELDS, &to->seen, &field);
-        if (status == HUSH_OK) {
-            status = read_task_field(from, field, to);
-        }
-        if (status != HUSH_OK) {
-            return status;
-        }
-    } while (take(from, ','));
-    if (!take(from, '}')) {
-        return HUSH_MALFORMED;
-    }
     skip_space(from);
-    return from->at == from->end ? HUSH_OK : HUSH_MALFORMED;
+    if (from->at == from->end || *from->at != '{') {
+        return HUSH_MALFORMED;
+    }
+    hush_status status = read_object(from, TASK_NAMES, TASK_FIELDS, read_task_field, to, &to->seen);
+    skip_space(from);
+    return status != HUSH_OK || from->at == from->end ? status : HUSH_MALFORMED;
 }
 
-/* Whether bounds are in order, and their difference is a finite binary64. */
-static bool are_bounds(const hush_number *lower, const hush_number *upper)
+/* ---- what must fit together in a task */
+
+static bool has_parameters(const draft *made)
 {
-    const int exponent = least_exponent(lower, upper);
-    const big one = big_of(1);
-    hush_number range;
-    if (number_compare(lower, upper) >= 0) {
+    static const struct {
+        kind kind;
+        unsigned needs, may;
+    } rules[] = {
+        {KIND_NUMBER, 0, 0},
+        {KIND_NUMBER, FIELD_LEVELS, 0},
+        {KIND_NUMBER, FIELD_TABLE, 0},
+        {KIND_BIT, 0, FIELD_COINS},
+        {KIND_CATEGORY, FIELD_SIZE, 0},
+        {KIND_VECTOR, FIELD_LEVELS | FIELD_SAMPLED, 0},
+    };
+    const hush_task *task = made->task;
+    const size_t rule = (size_t)task->mechanism - HUSH_LAPLACE;
+    const uint32_t offers = made->offers ? made->offers : 1;
+    unsigned given = made->seen & (FIELD_LEVELS | FIELD_SIZE | FIELD_SAMPLED | FIELD_TABLE | FIELD_COINS);
+    given &= ~(made->levels ? 0u : (unsigned)FIELD_LEVELS); /* an empty list is none */
+    given &= ~(made->sizes ? 0u : (unsigned)FIELD_SIZE);
+    if (made->kind != rules[rule].kind || (given & ~rules[rule].may) != rules[rule].needs ||
+        (made->offers && (given & (FIELD_TABLE | FIELD_COINS)))) {
         return false;
     }
-    big span = difference(upper, lower, exponent), unit = one;
-    span = big_shift_left(&span, exponent > 0 ? (size_t)exponent : 0);
-    unit = big_shift_left(&unit, exponent < 0 ? (size_t)-exponent : 0);
-    return nearest(&span, &unit, &range);
+    return (!made->levels || made->levels == offers) && (!made->sizes || made->sizes == offers) &&
+           task->sampled <= task->parts && made->largest_size < task->parts;
 }
 
-static hush_status check_task(const draft *made, const decimal *limit)
+static bool has_times(const hush_task *task)
+{
+    static const int64_t last = INT64_C(253402300799); /* of the year 9999 */
+    if (task->closes <= task->opens) {
+        return false;
+    }
+    if (task->round_every == 0 || task->opens == INT64_MIN) {
+        return task->rounds == 1;
+    }
+    return task->rounds == 1 || task->round_every <= (last - task->opens) / (int64_t)(task->rounds - 1);
+}
+
+static bool is_sticky_legal(const draft *made)
 {
     const hush_task *task = made->task;
-    const unsigned needed = FIELD_ID | FIELD_EPSILON | FIELD_MECHANISM | FIELD_DOMAIN | FIELD_ROUNDS;
-    const bool on_number = task->mechanism == HUSH_LAPLACE || task->mechanism == HUSH_MULTILEVEL;
-    const bool has_levels = (made->seen & FIELD_LEVELS) != 0;
-    decimal epsilon;
-    if ((made->seen & needed) != needed || on_number != made->is_number ||
-        has_levels != (task->mechanism == HUSH_MULTILEVEL) || task->closes <= task->opens) {
+    return !task->sticky || ((task->mechanism == HUSH_MULTILEVEL || task->mechanism == HUSH_RANDOMIZED_RESPONSE) &&
+                             !made->offers && task->rounds > task->draws);
+}
+
+typedef struct {
+    uint32_t wanted;
+    uint64_t found;
+} pick;
+
+static hush_status pick_element(reader *from, uint32_t place, void *to)
+{
+    pick *one = to;
+    uint64_t count = 0;
+    hush_status status = read_count(from, HUSH_MOST_LEVELS, &count);
+    one->found = place == one->wanted ? count : one->found;
+    return status;
+}
+
+/* The integer for an offer, or the only one. */
+static uint32_t pick_count(const hush_task *task, uint32_t place, uint32_t offer)
+{
+    reader from = read_again(task, place);
+    pick one = {.wanted = offer};
+    uint32_t count = 0;
+    if (!place) {
+        return 0;
+    }
+    skip_space(&from);
+    if (*from.at == '[') {
+        (void)read_list(&from, pick_element, &one, &count);
+    } else {
+        (void)pick_element(&from, offer, &one);
+    }
+    return (uint32_t)one.found;
+}
+
+hush_status hush_take_offer(hush_task *task, uint32_t offer)
+{
+    if (!task || !task->json || offer >= (task->offers ? task->offers : 1)) {
+        return HUSH_ARGUMENT;
+    }
+    if (task->offers) {
+        reader from = read_again(task, task->at.offers);
+        for (uint32_t place = 0; place <= offer; place++) { /* the bracket, then a comma each */
+            if (!take(&from, place ? ',' : '[') ||
+                read_epsilon_text(&from, task->epsilon, sizeof task->epsilon) != HUSH_OK) {
+                return HUSH_TASK;
+            }
+        }
+    }
+    task->offer = offer;
+    if (task->mechanism != HUSH_TABLE) {
+        task->levels = pick_count(task, task->at.levels, offer);
+    }
+    task->size = pick_count(task, task->at.sizes, offer);
+    return HUSH_OK;
+}
+
+/* The epsilon of one report, in `parts` equal parts; false if that of the report is below the least. */
+APART static bool epsilon_of(const hush_task *task, uint32_t parts, fraction *out)
+{
+    if (!memchr(task->epsilon, 0, sizeof task->epsilon) || !read_epsilon(task->epsilon, out)) {
+        return false;
+    }
+    out->divisor = task->draws;
+    const bool is_legal = is_epsilon(out);
+    out->divisor *= parts;
+    return is_legal;
+}
+
+/* Whether there are 2 to 8 of them, ascending to `whole`. */
+APART static hush_status check_offers(const draft *made, const fraction *whole)
+{
+    hush_task *task = made->task;
+    fraction before = {.divisor = 1}, offer = *whole;
+    if (made->offers == 1) {
         return HUSH_TASK;
     }
-    if (!read_epsilon(task->epsilon, &epsilon) || !at_most(&epsilon, limit)) {
+    for (uint32_t place = 0; place < made->offers; place++, before = offer) {
+        if (hush_take_offer(task, place) != HUSH_OK || !epsilon_of(task, 1, &offer)) {
+            return HUSH_EPSILON;
+        }
+        offer.divisor = 1;
+        if (at_most(&offer, &before)) {
+            return HUSH_TASK;
+        }
+    }
+    return at_most(whole, &offer) && at_most(&offer, whole) ? HUSH_OK : HUSH_TASK;
+}
+
+/* Takes the largest offer within the limit of the device. */
+APART static hush_status choose_offer(hush_task *task, const fraction *limit)
+{
+    fraction offer;
+    for (uint32_t place = task->offers ? task->offers : 1; place-- > 0;) {
+        hush_status status = hush_take_offer(task, place);
+        if (status != HUSH_OK || (read_exact(task->epsilon, &offer) && at_most(&offer, limit))) {
+            return status;
+        }
+    }
+    return HUSH_EPSILON;
+}
+
+static bool is_too_large(const hush_task *task)
+{
+    return hush_width(task) > HUSH_WIDTH || (task->sticky && task->levels > HUSH_MEMORY_LEVELS) ||
+           (task->mechanism == HUSH_VECTOR && task->parts > HUSH_COORDINATES);
+}
+
+/* What depends on epsilon: its size, the offers, and whether tables and coins cost no more. */
+APART static hush_status check_epsilon(draft *made)
+{
+    hush_task *task = made->task;
+    fraction epsilon;
+    if (!epsilon_of(task, 1, &epsilon)) {
         return HUSH_EPSILON;
     }
-    return !made->is_number || are_bounds(&task->lower, &task->upper) ? HUSH_OK : HUSH_TASK;
+    if (task->at.weights) {
+        return check_table(made, &epsilon);
+    }
+    if (task->at.truth) {
+        return check_coins(task, &epsilon);
+    }
+    epsilon.divisor = 1;
+    return made->offers ? check_offers(made, &epsilon) : HUSH_OK;
+}
+
+static hush_status check_task(draft *made, const fraction *limit)
+{
+    const unsigned needed = FIELD_ID | FIELD_EPSILON | FIELD_MECHANISM | FIELD_DOMAIN | FIELD_ROUNDS;
+    hush_task *task = made->task;
+    if ((made->seen & needed) != needed || !has_parameters(made) || !has_times(task)) {
+        return HUSH_TASK;
+    }
+    task->offers = made->offers;
+    task->draws = !task->sticky ? task->rounds : task->at.levels ? 1 + pick_count(task, task->at.levels, 0) : 2;
+    if (!is_sticky_legal(made)) {
+        return HUSH_TASK;
+    }
+    hush_status status = check_epsilon(made);
+    if (status == HUSH_OK) {
+        status = check_domain(made);
+    }
+    if (status == HUSH_OK) {
+        status = choose_offer(task, limit);
+    }
+    return status == HUSH_OK && is_too_large(task) ? HUSH_TOO_LARGE : status;
 }
 
 hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_epsilon, hush_task *task)
 {
-    decimal limit;
+    fraction limit;
     if (!payload || !task || !max_epsilon || !read_exact(max_epsilon, &limit)) {
         return HUSH_ARGUMENT;
     }
-    memset(task, 0, sizeof *task);
-    task->opens = INT64_MIN;
-    task->closes = INT64_MAX;
-    task->purpose = "";
+    *task = (hush_task){.opens = INT64_MIN, .closes = INT64_MAX, .purpose = "", .parts = 1};
     if (size > HUSH_TASK_BYTES) {
         return HUSH_TASK;
     }
-    reader from = {(const char *)payload, (const char *)payload + size};
-    draft made = {.task = task};
+    task->json = (const char *)payload;
+    task->json_bytes = size;
+    reader from = {task->json, task->json + size};
+    draft made = {.task = task, .json = task->json};
     hush_status status = is_text(payload, payload + size) ? read_fields(&from, &made) : HUSH_MALFORMED;
     if (status == HUSH_OK) {
         status = check_task(&made, &limit);
@@ -1411,9 +2292,937 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     if (status == HUSH_OK) {
         hush_digest(payload, size, task->digest);
     } else {
-        memset(task, 0, sizeof *task); /* so that nobody answers half a task: it is closed, and has no mechanism */
+        *task = (hush_task){0}; /* so that nobody answers half a task: it is closed, and has no mechanism */
     }
     return status;
+}
+
+hush_status hush_cost(const hush_task *task, char *out, size_t capacity)
+{
+    fraction cost;
+    if (!task || !out || !capacity || !task->draws || !epsilon_of(task, 1, &cost)) {
+        return HUSH_ARGUMENT;
+    }
+    cost.divisor = task->sticky ? 1 : task->rounds;
+    big denominator;
+    big_set(&denominator, 1);
+    multiply_by_denominator(&denominator, &cost);
+    reduce(&cost.numerator, &denominator);
+    writer to = {out, capacity - 1, 0, false};
+    put_big(&to, &cost.numerator);
+    put_text(&to, "/");
+    put_big(&to, &denominator);
+    out[to.size] = 0;
+    return to.full ? HUSH_SPACE : HUSH_OK;
+}
+
+hush_status hush_round(const hush_task *task, int64_t now, uint32_t *round)
+{
+    if (!task || !round) {
+        return HUSH_ARGUMENT;
+    }
+    *round = 0;
+    if (now < task->opens || now >= task->closes) {
+        return now < task->opens ? HUSH_NOT_OPEN : HUSH_CLOSED;
+    }
+    if (task->rounds > 1 && task->round_every > 0) {
+        const uint64_t past = ((uint64_t)now - (uint64_t)task->opens) / (uint64_t)task->round_every;
+        *round = past < task->rounds ? (uint32_t)past : task->rounds - 1;
+    }
+    return HUSH_OK;
+}
+
+/* ---- subsets: uniform, exactly, and from the bytes of the Python client */
+
+enum { SET_WORDS = HUSH_MOST_PARTS / 32, FEW = 8 /* elements up to which a subset is one draw */ };
+
+typedef struct {
+    uint32_t word[SET_WORDS];
+} set;
+
+static bool set_has(const set *a, uint32_t element)
+{
+    return a->word[element / 32] >> element % 32 & 1;
+}
+
+static void set_flip(set *a, uint32_t element)
+{
+    a->word[element / 32] ^= UINT32_C(1) << element % 32;
+}
+
+/* n * (n - 1) * ... of `size` factors: the number of sequences. */
+static void set_sequences(big *out, uint32_t n, uint32_t size)
+{
+    big_set(out, 1);
+    for (uint32_t i = 0; i < size; i++) {
+        big_multiply_add(out, n - i, 0);
+    }
+}
+
+/* A uniform subset of {0, ..., n - 1} from a uniform integer below the number of sequences, which is used up: Floyd's
+ * algorithm, whose draws are the digits of the one draw in mixed bases (Bentley and Floyd 1987). */
+static void floyd(big *draw, uint32_t n, uint32_t size, set *out)
+{
+    *out = (set){{0}};
+    for (uint32_t last = n - size; last < n; last++) {
+        const uint32_t low = draw->limb[0];
+        big_divide_small(draw, last + 1, false);
+        const uint32_t digit = low - draw->limb[0] * (last + 1); /* the remainder: it has less than 32 bits */
+        set_flip(out, set_has(out, digit) ? last : digit);
+    }
+}
+
+/* A coin for each element, of one probability near size/n, then single elements until there are `size`. */
+typedef struct {
+    uint32_t n, places, share; /* the probability is share / 2^places */
+    uint32_t words;            /* of 16 bits for the single elements, usually enough */
+} plan;
+
+static uint32_t square_root(uint64_t a)
+{
+    uint64_t root = 0;
+    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1) {
+        root += (root + bit) * (root + bit) <= a ? bit : 0;
+    }
+    return (uint32_t)root;
+}
+
+static int64_t floor_divide(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
+
+/* The plan of least expected time, as the Python client chooses it: it changes the bytes that are drawn, not the law. */
+static plan best_plan(uint32_t n, uint32_t size)
+{
+    plan best = {0};
+    int64_t least = INT64_MAX;
+    for (uint32_t places = 0; places <= 6; places++) {
+        const int64_t unit = INT64_C(1) << places;
+        for (int64_t share = places ? 1 : 0; share < unit; share += 2) {
+            const int64_t lack = floor_divide(size * unit - n * share, unit);
+            const int64_t spread = n * share * (unit - share) * 16 / (25 * unit * unit);
+            const int64_t root = square_root((uint64_t)(lack * lack + spread));
+            const int64_t tried = (root + lack) * n / (2 * (int64_t)(n - size)) +
+                                  (root - lack) * n / (2 * (int64_t)size) + 1;
+            const int64_t words = 3 * tried / 2 + 2;
+            const int64_t cost = tried * 220 + words * 40 + places * ((int64_t)n + 180);
+            if (cost < least) {
+                least = cost;
+                best = (plan){n, places, (uint32_t)share, (uint32_t)words};
+            }
+        }
+    }
+    return best;
+}
+
+/* Random bytes, read in pieces. */
+typedef struct {
+    const randomness *source;
+    size_t left; /* not read yet */
+    size_t at, size;
+    uint8_t bytes[32];
+    uint32_t bits;
+    unsigned bit_count;
+} stream;
+
+static hush_status next_byte(stream *from, uint8_t *out)
+{
+    if (from->at == from->size) {
+        from->size = from->left < sizeof from->bytes ? from->left : sizeof from->bytes;
+        from->left -= from->size;
+        from->at = 0;
+        if (!from->size || from->source->fill(from->source->context, from->bytes, from->size) != 0) {
+            return HUSH_RANDOM;
+        }
+    }
+    *out = from->bytes[from->at++];
+    return HUSH_OK;
+}
+
+static hush_status next_bit(stream *from, bool *out)
+{
+    uint8_t byte = 0;
+    if (!from->bit_count) {
+        if (next_byte(from, &byte) != HUSH_OK) {
+            return HUSH_RANDOM;
+        }
+        from->bits = byte;
+        from->bit_count = 8;
+    }
+    *out = from->bits & 1;
+    from->bits >>= 1;
+    from->bit_count--;
+    return HUSH_OK;
+}
+
+/* Flips the coins: the digits of the probability, the last one first. */
+static hush_status flip_coins(stream *from, const plan *by, set *out)
+{
+    bool heads = false;
+    for (uint32_t place = 0; place < by->places; place++) {
+        for (uint32_t element = 0; element < by->n; element++) {
+            if (next_bit(from, &heads) != HUSH_OK) {
+                return HUSH_RANDOM;
+            }
+            const bool is_in = set_has(out, element);
+            if ((by->share >> place & 1 ? is_in || heads : is_in && heads) != is_in) {
+                set_flip(out, element);
+            }
+        }
+    }
+    return HUSH_OK;
+}
+
+/* Tries single elements, each a word of 16 bits; words that are not needed are read as well. */
+static hush_status try_elements(stream *from, const plan *by, set *out, int32_t *lack)
+{
+    const uint32_t limit = 65536 - 65536 % by->n; /* with the last few words the remainders would not be uniform */
+    for (uint32_t i = 0; i < by->words; i++) {
+        uint8_t low = 0, high = 0;
+        if (next_byte(from, &low) != HUSH_OK || next_byte(from, &high) != HUSH_OK) {
+            return HUSH_RANDOM;
+        }
+        const uint32_t word = (uint32_t)high << 8 | low, element = word % by->n;
+        if (*lack && word < limit && set_has(out, element) == (*lack < 0)) {
+            set_flip(out, element);
+            *lack += *lack < 0 ? 1 : -1;
+        }
+    }
+    return HUSH_OK;
+}
+
+static hush_status subset_by_coins(const randomness *source, uint32_t n, uint32_t size, set *out)
+{
+    const plan by = best_plan(n, size);
+    const size_t coin_bytes = (n * by.places + 7) / 8;
+    int32_t lack = (int32_t)size;
+    *out = (set){{0}};
+    for (int tries = 0; tries < MOST_TRIES; tries++) {
+        stream from = {.source = source, .left = coin_bytes + 2 * (size_t)by.words};
+        set coins_shown = *out;
+        hush_status status = flip_coins(&from, &by, tries ? &coins_shown : out); /* the coins count once */
+        for (uint32_t element = 0; element < n && !tries; element++) {
+            lack -= set_has(out, element);
+        }
+        if (status == HUSH_OK) {
+            status = try_elements(&from, &by, out, &lack);
+        }
+        if (status != HUSH_OK || !lack) {
+            return status;
+        }
+    }
+    return HUSH_RANDOM;
+}
+
+APART static hush_status draw_subset(const randomness *source, uint32_t n, uint32_t size, set *out)
+{
+    const bool is_complement = size != 1 && 2 * size > n; /* it is smaller, and as uniform */
+    const uint32_t drawn = is_complement ? n - size : size;
+    hush_status status = HUSH_OK;
+    if (drawn > FEW) {
+        status = subset_by_coins(source, n, drawn, out);
+    } else {
+        big count, draw;
+        set_sequences(&count, n, drawn);
+        status = random_below(source, &count, &draw);
+        if (status == HUSH_OK) {
+            floyd(&draw, n, drawn, out);
+        }
+    }
+    for (uint32_t element = 0; element < n && is_complement; element++) {
+        set_flip(out, element);
+    }
+    return status;
+}
+
+/* ---- the mechanisms; those after the first are made of one uniform integer */
+
+/* ceil(40 * t / s): beyond this an honest report is met with probability 4e-18. */
+APART static hush_status window_of(const big *s, const big *t, int64_t *out)
+{
+    big rest = *t, quotient;
+    big_multiply_add(&rest, 40, 0);
+    big_divide(&rest, s, &quotient);
+    *out = (int64_t)big_low(&quotient) + (rest.used != 0);
+    return quotient.broken || big_bits(&quotient) > 60 ? HUSH_ARGUMENT : HUSH_OK; /* cannot happen from 0.000001 on */
+}
+
+/* s = epsilon, over the steps of the grid: the scale is t/s, in lowest terms. */
+APART static hush_status set_scale(const hush_task *task, big *s, big *t)
+{
+    fraction epsilon;
+    if (!epsilon_of(task, 1, &epsilon)) {
+        return HUSH_EPSILON;
+    }
+    *s = epsilon.numerator;
+    big_set(t, HUSH_STEPS);
+    multiply_by_denominator(t, &epsilon);
+    reduce(t, s);
+    return HUSH_OK;
+}
+
+APART static hush_status laplace(const randomness *source, const hush_task *task, uint32_t index, int64_t *body)
+{
+    big s, t, noise;
+    bool negative = false;
+    int64_t window = 0;
+    hush_status status = set_scale(task, &s, &t);
+    if (status == HUSH_OK) {
+        status = window_of(&s, &t, &window);
+    }
+    if (status == HUSH_OK) {
+        status = discrete_laplace(source, &s, &t, &negative, &noise);
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    const int64_t size = big_bits(&noise) > 61 ? INT64_C(1) << 61 : (int64_t)big_low(&noise);
+    const int64_t k = (int64_t)index + (negative ? -size : size);
+    *body = k < -window ? -window : k > HUSH_STEPS + window ? HUSH_STEPS + window : k;
+    return HUSH_OK;
+}
+
+static const wide TRUTH = {{0, 0, 0, 0, 1}}; /* the weight of the truth, 2^128 */
+
+/* The weight of a lie. Of a vector it is that of one of its levels. */
+APART static hush_status weigh_lie(const hush_task *task, wide *out)
+{
+    fraction epsilon;
+    big weight;
+    if (!epsilon_of(task, task->mechanism == HUSH_VECTOR ? task->sampled : 1, &epsilon)) {
+        return HUSH_EPSILON;
+    }
+    hush_status status = weight_of_lie(&epsilon, &weight);
+    *out = wide_of(&weight);
+    return status;
+}
+
+/* The weights of `multilevel`: of a lie, and of all levels together. */
+typedef struct {
+    wide lie, total;
+    uint32_t levels;
+} level_weights;
+
+static hush_status weigh_levels(const hush_task *task, level_weights *out)
+{
+    hush_status status = weigh_lie(task, &out->lie);
+    out->levels = task->levels;
+    out->total = out->lie;
+    wide_multiply_add(&out->total, task->levels, &TRUTH);
+    return status;
+}
+
+/* How many draws make one report about an index in [0, steps]. */
+static void set_draws(big *out, const level_weights *weights, uint32_t steps)
+{
+    big_set_wide(out, &weights->total);
+    big_multiply_add(out, steps, 0);
+}
+
+/* The level that one of those draws reports; the draw is used up. */
+APART static uint32_t level_of(const level_weights *weights, uint32_t steps, uint32_t index, big *draw)
+{
+    const uint64_t position = (uint64_t)index * weights->levels;
+    big by, quotient;
+    big_set_wide(&by, &weights->total);
+    big_divide(draw, &by, &quotient); /* below steps, and the rest below total: independent */
+    const uint32_t level = (uint32_t)(position / steps) + (big_low(&quotient) < position % steps);
+    if (big_bits(draw) <= TRUTH_BITS) {
+        return level;
+    }
+    big_set_wide(&by, &TRUTH);
+    big_subtract(draw, &by);
+    big_set_wide(&by, &weights->lie);
+    big_divide(draw, &by, &quotient);
+    const uint32_t other = (uint32_t)big_low(&quotient);
+    return other + (other >= level);
+}
+
+APART static hush_status multilevel(const randomness *source, const level_weights *weights, uint32_t steps,
+                                    uint32_t index, int64_t *body)
+{
+    big count, draw;
+    set_draws(&count, weights, steps);
+    hush_status status = random_below(source, &count, &draw);
+    *body = status == HUSH_OK ? level_of(weights, steps, index, &draw) : 0;
+    return status;
+}
+
+/* One coin by epsilon, or two. */
+APART static hush_status randomized_response(const randomness *source, const hush_task *task, uint32_t index,
+                                             int64_t *body)
+{
+    coins weights = {.ones = {TRUTH, TRUTH}, .total = TRUTH};
+    hush_status status = task->at.truth ? weigh_coins(task, &weights) : weigh_lie(task, &weights.ones[0]);
+    if (!task->at.truth) {
+        wide_multiply_add(&weights.total, 1, &weights.ones[0]);
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    big total, draw;
+    big_set_wide(&total, &weights.total);
+    status = random_below(source, &total, &draw);
+    const wide drawn = wide_of(&draw);
+    *body = status == HUSH_OK && wide_compare(&drawn, &weights.ones[index]) < 0;
+    return status;
+}
+
+/* Whether a set has the truth, or, of sets of one, which other category it has, not counting the truth. */
+APART static hush_status draw_truth(const randomness *source, const hush_task *task, bool *has_truth, uint32_t *other)
+{
+    big total, draw, with_truth;
+    wide lie;
+    hush_status status = weigh_lie(task, &lie);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    big_set_wide(&with_truth, &TRUTH);
+    big_multiply_add(&with_truth, task->size, 0);
+    big_set_wide(&total, &lie);
+    big_multiply_add(&total, task->parts - task->size, 0);
+    big_add(&total, &with_truth);
+    status = random_below(source, &total, &draw);
+    *has_truth = status == HUSH_OK && big_compare(&draw, &with_truth) < 0;
+    if (status == HUSH_OK && !*has_truth) {
+        big_subtract(&draw, &with_truth);
+        big_set_wide(&with_truth, &lie);
+        big_divide(&draw, &with_truth, &total);
+        *other = (uint32_t)big_low(&total);
+    }
+    return status;
+}
+
+APART static hush_status subset_selection(const randomness *source, const hush_task *task, uint32_t index,
+                                          int64_t *body)
+{
+    bool has_truth = false;
+    uint32_t other = 0;
+    set rest = {{0}};
+    hush_status status = draw_truth(source, task, &has_truth, &other);
+    if (status == HUSH_OK && !has_truth && task->size == 1) {
+        set_flip(&rest, other);
+    } else if (status == HUSH_OK) {
+        status = draw_subset(source, task->parts - 1, task->size - has_truth, &rest);
+    }
+    for (uint32_t word = 0; word < (task->parts + 31) / 32; word++) {
+        body[word] = 0;
+    }
+    for (uint32_t category = 0; category < task->parts; category++) {
+        const bool is_in = category == index ? has_truth : set_has(&rest, category - (category > index));
+        body[category / 32] |= (int64_t)is_in << category % 32;
+    }
+    return status;
+}
+
+/* The coordinates that are drawn, and up to FEW of them a uniform integer from which their levels are made. */
+APART static hush_status draw_coordinates(const randomness *source, const hush_task *task, const big *each, set *out,
+                                          big *levels)
+{
+    big every, draw;
+    if (task->sampled > FEW) {
+        return draw_subset(source, task->parts, task->sampled, out);
+    }
+    set_sequences(&every, task->parts, task->sampled);
+    for (uint32_t i = 0; i < task->sampled; i++) {
+        big_multiply(&every, each);
+    }
+    hush_status status = random_below(source, &every, &draw);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    set_sequences(&every, task->parts, task->sampled);
+    big_divide(&draw, &every, levels);
+    floyd(&draw, task->parts, task->sampled, out);
+    return HUSH_OK;
+}
+
+APART static hush_status vector(const randomness *source, const hush_task *task, const uint32_t *index, int64_t *body)
+{
+    level_weights weights;
+    big each, levels, others;
+    set drawn;
+    hush_status status = weigh_levels(task, &weights);
+    if (status == HUSH_OK) {
+        set_draws(&each, &weights, HUSH_STEPS);
+        status = draw_coordinates(source, task, &each, &drawn, &levels);
+    }
+    for (uint32_t place = 0; place < task->parts && status == HUSH_OK; place++) {
+        if (!set_has(&drawn, place)) {
+            continue;
+        }
+        *body++ = place;
+        if (task->sampled > FEW) {
+            status = multilevel(source, &weights, HUSH_STEPS, index[place], body);
+        } else {
+            big_divide(&levels, &each, &others);
+            *body = level_of(&weights, HUSH_STEPS, index[place], &levels);
+            levels = others;
+        }
+        body++;
+    }
+    return status;
+}
+
+/* ---- `table`: an output of a row with its weight, found by adding up; all rows are read, so that the time says little
+ * of the level */
+
+typedef struct {
+    uint32_t level, output;
+    wide draw, sum;
+} table_draw;
+
+static hush_status draw_element(reader *from, uint32_t place, void *to)
+{
+    table_draw *one = to;
+    wide weight;
+    (void)place;
+    hush_status status = read_weight(from, &weight);
+    wide_multiply_add(&one->sum, 1, &weight);
+    one->output += wide_compare(&one->sum, &one->draw) <= 0;
+    return status;
+}
+
+static hush_status draw_row(reader *from, uint32_t place, void *to)
+{
+    table_draw *one = to, row = {.draw = one->draw};
+    uint32_t count = 0;
+    hush_status status = read_list(from, draw_element, &row, &count);
+    if (place == one->level) {
+        one->output = row.output;
+        one->sum = row.sum;
+    }
+    return status;
+}
+
+/* The level of an index, by chance one of two, and the draw below `total` that chooses an output. */
+APART static hush_status draw_table(const randomness *source, const wide *total, uint64_t position, table_draw *out)
+{
+    big by, draw, rounding;
+    big_set_wide(&by, total);
+    big_multiply_add(&by, HUSH_STEPS, 0);
+    hush_status status = random_below(source, &by, &draw);
+    if (status == HUSH_OK) {
+        big_set_wide(&by, total);
+        big_divide(&draw, &by, &rounding);
+        out->level = (uint32_t)(position / HUSH_STEPS) + (big_low(&rounding) < position % HUSH_STEPS);
+        out->draw = wide_of(&draw);
+    }
+    return status;
+}
+
+static hush_status table(const randomness *source, const hush_task *task, uint32_t index, int64_t *body)
+{
+    table_draw one = {0};
+    uint32_t count = 0;
+    reader from = read_again(task, task->at.weights);
+    hush_status status = read_list(&from, draw_row, &one, &count); /* for the total */
+    if (status == HUSH_OK) {
+        status = draw_table(source, &one.sum, (uint64_t)index * task->levels, &one);
+    }
+    if (status == HUSH_OK) {
+        from = read_again(task, task->at.weights);
+        status = read_list(&from, draw_row, &one, &count);
+    }
+    *body = one.output;
+    return status == HUSH_OK && one.output >= task->outputs ? HUSH_TASK : status;
+}
+
+/* ---- from a value to an index */
+
+static bool is_word(const char *word, const char *lower)
+{
+    for (; *word && *lower; word++, lower++) {
+        if ((*word >= 'A' && *word <= 'Z' ? *word + 32 : *word) != *lower) {
+            return false;
+        }
+    }
+    return *word == *lower;
+}
+
+static uint32_t read_bit(const char *value)
+{
+    static const char *const words[2][3] = {{"no", "false", "0"}, {"yes", "true", "1"}};
+    uint32_t index = HUSH_MISSING;
+    for (uint32_t bit = 0; bit < 2; bit++) {
+        for (size_t i = 0; i < 3; i++) {
+            index = is_word(value, words[bit][i]) ? bit : index;
+        }
+    }
+    return index;
+}
+
+/* The point of the grid next to a number between the bounds, ties to the even one. */
+APART static hush_status point_of(const hush_number *lower, const hush_number *upper, const hush_number *number,
+                                  uint32_t *index)
+{
+    int exponent = least_exponent(lower, upper);
+    exponent = exponent < number->exponent ? exponent : number->exponent;
+    big range, offset, quotient;
+    set_difference(&range, upper, lower, exponent);
+    set_difference(&offset, number, lower, exponent);
+    big_multiply_add(&offset, HUSH_STEPS, 0);
+    big_divide(&offset, &range, &quotient);
+    big_shift_left(&offset, 1);
+    if (quotient.broken || offset.broken) {
+        return HUSH_ARGUMENT;
+    }
+    const int half = big_compare(&offset, &range);
+    *index = (uint32_t)big_low(&quotient);
+    *index += half > 0 || (half == 0 && (*index & 1));
+    return *index <= HUSH_STEPS ? HUSH_OK : HUSH_ARGUMENT;
+}
+
+/* The point of the grid for a text; `moved` is set where it was beyond a bound. */
+static hush_status read_point(const hush_number *lower, const hush_number *upper, const char *value, size_t size,
+                              uint32_t *index, bool *moved)
+{
+    hush_number number;
+    *index = HUSH_MISSING;
+    if (!read_decimal(value, size, &number)) {
+        return HUSH_OK;
+    }
+    const bool below = number_compare(&number, lower) < 0, above = number_compare(&number, upper) > 0;
+    *moved = *moved || below || above;
+    return point_of(lower, upper, below ? lower : above ? upper : &number, index);
+}
+
+typedef struct {
+    const char *value; /* NULL where there is none */
+    uint32_t place;    /* of the label; HUSH_MISSING while it was not found */
+} label_search;
+
+/* Whether a label of the JSON, escapes and all, is this text. */
+static bool is_label(const span *label, const char *value)
+{
+    for (size_t i = 0; i < label->size; i++, value++) {
+        i += label->at[i] == '\\';
+        if (label->at[i] != *value) {
+            return false;
+        }
+    }
+    return !*value;
+}
+
+static hush_status compare_label(reader *from, uint32_t place, void *to)
+{
+    label_search *one = to;
+    span label;
+    hush_status status = read_label(from, &label);
+    if (status == HUSH_OK && one->value && is_label(&label, one->value)) {
+        one->place = place;
+    }
+    return status;
+}
+
+static hush_status index_of_label(const hush_task *task, const char *value, uint32_t *index, bool *moved)
+{
+    label_search one = {value, HUSH_MISSING};
+    reader from = read_again(task, task->at.parts);
+    uint32_t count = 0;
+    hush_status status = read_list(&from, compare_label, &one, &count);
+    const uint32_t other = place_of_other(task);
+    *moved = value && one.place == HUSH_MISSING && other != HUSH_MISSING;
+    *index = *moved ? other : one.place;
+    return status;
+}
+
+typedef struct {
+    const char *value; /* what is left of the numbers; NULL where there are none */
+    uint32_t *index;
+    bool moved;
+} vector_search;
+
+static hush_status read_number_element(reader *from, uint32_t place, void *to)
+{
+    static const char space[] = " \t\n\v\f\r\x1c\x1d\x1e\x1f";
+    vector_search *one = to;
+    coordinate made;
+    hush_status status = read_coordinate(from, &made);
+    one->index[place] = HUSH_MISSING;
+    if (status != HUSH_OK || !one->value) {
+        return status;
+    }
+    const size_t whole = strcspn(one->value, ",");
+    const char *start = one->value + strspn(one->value, space), *end = one->value + whole;
+    while (end > start && strchr(space, end[-1])) {
+        end--;
+    }
+    one->value += whole + (one->value[whole] == ',');
+    return read_point(&made.lower, &made.upper, start, end > start ? (size_t)(end - start) : 0, one->index + place,
+                      &one->moved);
+}
+
+static hush_status index_of_vector(const hush_task *task, const char *value, uint32_t *index, bool *moved)
+{
+    uint32_t numbers = value ? 1 : 0, count = 0;
+    for (const char *at = value; at && *at; at++) {
+        numbers += *at == ',';
+    }
+    vector_search one = {numbers == task->parts ? value : NULL, index, false};
+    reader from = read_again(task, task->at.parts);
+    hush_status status = read_list(&from, read_number_element, &one, &count);
+    *moved = one.moved;
+    return status;
+}
+
+/* The numbers of a value: one, but of a vector one for each coordinate. */
+static uint32_t numbers_of(const hush_task *task)
+{
+    return task->mechanism == HUSH_VECTOR ? task->parts : 1;
+}
+
+hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, size_t capacity,
+                       hush_became *became)
+{
+    bool moved = false, replaced = false;
+    hush_status status = HUSH_OK;
+    if (!task || !index || !became) {
+        return HUSH_ARGUMENT;
+    }
+    if (capacity < numbers_of(task)) {
+        return HUSH_SPACE;
+    }
+    *became = HUSH_REPLACED;
+    switch (task->mechanism) {
+    case HUSH_RANDOMIZED_RESPONSE:
+        *index = value ? read_bit(value) : HUSH_MISSING;
+        break;
+    case HUSH_SUBSET_SELECTION:
+        status = index_of_label(task, value, index, &moved);
+        break;
+    case HUSH_VECTOR:
+        status = index_of_vector(task, value, index, &moved);
+        break;
+    default:
+        if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
+            return HUSH_TASK;
+        }
+        *index = HUSH_MISSING;
+        if (value) {
+            status = read_point(&task->lower, &task->upper, value, strlen(value), index, &moved);
+        }
+    }
+    for (uint32_t part = 0; part < numbers_of(task); part++) {
+        replaced = replaced || index[part] == HUSH_MISSING;
+    }
+    *became = replaced ? HUSH_REPLACED : moved ? HUSH_MOVED : HUSH_USED;
+    return status;
+}
+
+/* ---- an answer */
+
+size_t hush_width(const hush_task *task)
+{
+    const size_t offer = task->offers > 0;
+    switch (task->mechanism) {
+    case HUSH_SUBSET_SELECTION:
+        return offer + (task->parts + 31) / 32;
+    case HUSH_VECTOR:
+        return offer + 2 * (size_t)task->sampled;
+    default:
+        return offer + 1;
+    }
+}
+
+/* The largest index of a part. */
+static uint32_t most_index(const hush_task *task)
+{
+    return task->mechanism == HUSH_RANDOMIZED_RESPONSE  ? 1
+           : task->mechanism == HUSH_SUBSET_SELECTION ? task->parts - 1
+                                                      : (uint32_t)HUSH_STEPS;
+}
+
+static hush_status perturb(const hush_task *task, const randomness *source, const uint32_t *index, int64_t *body)
+{
+    level_weights weights;
+    hush_status status = HUSH_OK;
+    switch (task->mechanism) {
+    case HUSH_LAPLACE:
+        return laplace(source, task, *index, body);
+    case HUSH_TABLE:
+        return table(source, task, *index, body);
+    case HUSH_RANDOMIZED_RESPONSE:
+        return randomized_response(source, task, *index, body);
+    case HUSH_SUBSET_SELECTION:
+        return subset_selection(source, task, *index, body);
+    case HUSH_VECTOR:
+        return vector(source, task, index, body);
+    default:
+        status = weigh_levels(task, &weights);
+        return status == HUSH_OK ? multilevel(source, &weights, HUSH_STEPS, *index, body) : status;
+    }
+}
+
+/* Whether the integers of a task are within their limits: what hush_read_task leaves is. */
+static bool is_whole(const hush_task *task)
+{
+    const bool has_levels = task->mechanism == HUSH_MULTILEVEL || task->mechanism == HUSH_VECTOR;
+    return task->json && task->mechanism >= HUSH_LAPLACE && task->mechanism <= HUSH_VECTOR && task->draws >= 1 &&
+           task->parts >= 1 && task->parts <= HUSH_MOST_PARTS && task->levels <= HUSH_MOST_CELLS &&
+           (!has_levels || (task->levels >= 1 && task->levels <= HUSH_MOST_LEVELS)) && hush_width(task) <= HUSH_WIDTH &&
+           (task->mechanism != HUSH_SUBSET_SELECTION || (task->size >= 1 && task->size < task->parts)) &&
+           (task->mechanism != HUSH_VECTOR ||
+            (task->parts <= HUSH_COORDINATES && task->sampled >= 1 && task->sampled <= task->parts));
+}
+
+hush_status hush_perturb(const hush_task *task, const uint32_t *index, hush_random source, void *context,
+                         int64_t *body, size_t capacity)
+{
+    const randomness random = {source, context};
+    if (!task || !source || !body || !index || !is_whole(task)) {
+        return HUSH_ARGUMENT;
+    }
+    for (uint32_t part = 0; part < numbers_of(task); part++) {
+        if (index[part] > most_index(task)) {
+            return HUSH_ARGUMENT;
+        }
+    }
+    if (capacity < hush_width(task)) {
+        return HUSH_SPACE;
+    }
+    if (task->offers) {
+        *body++ = task->offer;
+    }
+    return perturb(task, &random, index, body);
+}
+
+/* Draws an index where there is no value, in the order of the parts. */
+APART static hush_status fill(const hush_task *task, const randomness *source, uint32_t *index)
+{
+    big size, draw;
+    big_set(&size, (uint64_t)most_index(task) + 1);
+    for (uint32_t part = 0; part < numbers_of(task); part++) {
+        hush_status status = index[part] == HUSH_MISSING ? random_below(source, &size, &draw) : HUSH_OK;
+        if (status != HUSH_OK) {
+            return status;
+        }
+        index[part] = index[part] == HUSH_MISSING ? (uint32_t)big_low(&draw) : index[part];
+    }
+    return HUSH_OK;
+}
+
+/* The grid of a sticky task: a value lies on 0 to m, a memory has 0 to G. */
+static void grid_of(const hush_task *task, uint32_t *steps, uint32_t *levels)
+{
+    const bool bit = task->mechanism == HUSH_RANDOMIZED_RESPONSE;
+    *steps = bit ? 1 : HUSH_STEPS;
+    *levels = bit ? 1 : task->levels;
+}
+
+static hush_status draw_small(const randomness *source, uint32_t n, uint32_t *out)
+{
+    big below, draw;
+    big_set(&below, n);
+    hush_status status = random_below(source, &below, &draw);
+    *out = status == HUSH_OK ? (uint32_t)big_low(&draw) : 0;
+    return status;
+}
+
+hush_status hush_draw_memory(const hush_task *task, hush_random source, void *context, hush_memory *memory)
+{
+    const randomness random = {source, context};
+    uint32_t steps = 0, levels = 0;
+    level_weights weights;
+    if (!task || !source || !memory || !is_whole(task) || !task->sticky || task->levels > HUSH_MEMORY_LEVELS) {
+        return HUSH_ARGUMENT;
+    }
+    *memory = (hush_memory){0};
+    grid_of(task, &steps, &levels);
+    hush_status status = task->mechanism == HUSH_MULTILEVEL ? weigh_levels(task, &weights) : HUSH_OK;
+    for (uint32_t level = 0; level <= levels && status == HUSH_OK; level++) {
+        int64_t body = 0;
+        status = task->mechanism == HUSH_MULTILEVEL ? multilevel(&random, &weights, levels, level, &body)
+                                                    : randomized_response(&random, task, level, &body);
+        memory->reports[level] = (uint16_t)body;
+    }
+    if (status == HUSH_OK) {
+        status = draw_small(&random, steps, &memory->threshold);
+    }
+    if (status == HUSH_OK) {
+        status = draw_small(&random, steps + 1, &memory->substitute);
+    }
+    memory->levels = levels;
+    return status;
+}
+
+bool hush_fits(const hush_task *task, const hush_memory *memory)
+{
+    uint32_t steps = 0, levels = 0;
+    if (!task || !memory || !task->sticky) {
+        return false;
+    }
+    grid_of(task, &steps, &levels);
+    if (memory->levels != levels || levels > HUSH_MEMORY_LEVELS || memory->threshold >= steps ||
+        memory->substitute > steps) {
+        return false;
+    }
+    for (uint32_t level = 0; level <= levels; level++) {
+        if (memory->reports[level] > levels) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The report that the memory has for an index. */
+static int64_t remembered(const hush_task *task, const hush_memory *memory, uint32_t index)
+{
+    uint32_t steps = 0, levels = 0;
+    grid_of(task, &steps, &levels);
+    const uint64_t position = (uint64_t)(index == HUSH_MISSING ? memory->substitute : index) * levels;
+    return memory->reports[position / steps + (memory->threshold < position % steps)];
+}
+
+hush_status hush_draw(const hush_task *task, const hush_memory *memory, uint32_t round, const char *value,
+                      hush_random source, void *context, hush_report *report)
+{
+    const randomness random = {source, context};
+    uint32_t index[HUSH_COORDINATES];
+    hush_became became = HUSH_REPLACED;
+    hush_report made = {0};
+    if (!task || !source || !report || !is_whole(task) || round >= task->rounds || task->sticky != !!memory ||
+        (memory && !hush_fits(task, memory))) {
+        return HUSH_ARGUMENT;
+    }
+    *report = made;
+    hush_status status = hush_index(task, value, index, HUSH_COORDINATES, &became);
+    if (status == HUSH_OK && memory) {
+        made.body[0] = remembered(task, memory, *index);
+    } else if (status == HUSH_OK) {
+        status = fill(task, &random, index);
+        if (status == HUSH_OK) {
+            status = hush_perturb(task, index, source, context, made.body, HUSH_WIDTH);
+        }
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    if (source(context, made.id, sizeof made.id) != 0) {
+        return HUSH_RANDOM;
+    }
+    memcpy(made.digest, task->digest, sizeof made.digest);
+    made.round = round;
+    made.width = hush_width(task);
+    made.value = became;
+    *report = made;
+    return HUSH_OK;
+}
+
+hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
+                        hush_report *report)
+{
+    uint32_t round = 0;
+    if (!report) {
+        return HUSH_ARGUMENT;
+    }
+    memset(report, 0, sizeof *report);
+    hush_status status = hush_round(task, now, &round);
+    if (status == HUSH_OK && task->sticky) {
+        return HUSH_ROUNDS;
+    }
+    return status == HUSH_OK ? hush_draw(task, NULL, round, value, source, context, report) : status;
 }
 
 /* ---- recalls */
@@ -1545,11 +3354,7 @@ hush_status hush_recall_delay(const hush_recall *recall, hush_random source, voi
         return HUSH_ARGUMENT;
     }
     const randomness from = {source, context};
-    const big count = big_of(1000 * (uint64_t)recall->spread + 1);
-    big drawn;
-    hush_status status = random_below(&from, &count, &drawn);
-    *milliseconds = status == HUSH_OK ? (uint32_t)big_low(&drawn) : 0;
-    return status;
+    return draw_small(&from, 1000 * recall->spread + 1, milliseconds);
 }
 
 static int64_t later(int64_t moment, int64_t seconds)
@@ -1584,7 +3389,7 @@ const char *hush_message(hush_status status)
     case HUSH_MALFORMED:
         return "the task is not a JSON object of printable UTF-8; fetch it again from its topic";
     case HUSH_TASK:
-        return "the task has a field that is missing, unknown or illegal, or asks for more than this program can do";
+        return "the task has a field that is missing, unknown or illegal; hush task check names it";
     case HUSH_EPSILON:
         return "the task's epsilon is not exact, outside 0.000001 to 50, or above the limit of this device";
     case HUSH_NOT_OPEN:
@@ -1594,7 +3399,7 @@ const char *hush_message(hush_status status)
     case HUSH_MECHANISM:
         return "this program does not have the task's mechanism; docs/ports.md lists what it has";
     case HUSH_ROUNDS:
-        return "the task has several rounds, which this program does not answer";
+        return "the task is answered from a memory of its rounds, which this function does not have; see hush_device.h";
     case HUSH_TOO_LARGE:
         return "the task is too large for this program; docs/ports.md lists its limits";
     case HUSH_SPENT:

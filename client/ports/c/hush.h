@@ -1,11 +1,13 @@
 /* hush for devices that speak C: from a published task and a private value to the payload of one report.
  *
  * Integers only. No allocation, no locale, no state: every function works on what it is given and says how it went.
- * The stack holds the rest, at most about 8 KiB of it.
+ * The stack holds the rest, at most about 8 KiB of it. Tables, labels and coordinates are never copied: they are read
+ * again from the JSON of the task, which the caller keeps.
  *
- * WHAT THIS CODE DOES NOT DO: it keeps no ledger and no outbox. Each call of hush_answer is a new draw and spends
- * epsilon again. The caller must store the payload AND the charge durably before the first network byte, must send
- * those same bytes until the broker acknowledges, and must never answer a task twice. docs/wire.md shows how.
+ * WHAT THIS FILE DOES NOT DO: it keeps no ledger and no outbox. Each call of hush_draw, hush_answer or hush_draw_memory
+ * is a new draw and spends epsilon again. hush_device.h does all of that, on top of this file; use it unless you have a
+ * ledger already. Without it the caller must store the payload AND the charge durably before the first network byte,
+ * must send those same bytes until the broker acknowledges, and must never answer a round twice.
  */
 #ifndef HUSH_H
 #define HUSH_H
@@ -24,12 +26,12 @@ typedef enum {
     HUSH_SPACE,     /* the caller's buffer is too small */
     HUSH_RANDOM,    /* the source of randomness failed, or is not random */
     HUSH_MALFORMED, /* the task is not a UTF-8 JSON object of printable characters */
-    HUSH_TASK,      /* a field is missing, unknown, illegal, or asks for what this code cannot do */
+    HUSH_TASK,      /* a field is missing, unknown or illegal */
     HUSH_EPSILON,   /* epsilon is not exact, outside [0.000001, 50], or above the limit of the device */
     HUSH_NOT_OPEN,  /* the task has not opened yet; task->opens says when it does */
     HUSH_CLOSED,    /* the task is closed, since task->closes */
     HUSH_MECHANISM, /* the task's mechanism is not one of this code */
-    HUSH_ROUNDS,    /* the task has several rounds, and this code answers one only */
+    HUSH_ROUNDS,    /* the task is answered from a memory of its rounds, which this function does not have */
     HUSH_TOO_LARGE, /* the task, its table or its answer does not fit here */
     HUSH_SPENT,     /* the budget of the task's purpose does not allow the answer */
     HUSH_ANSWERED,  /* this round was answered before; the same bytes are sent again */
@@ -46,17 +48,33 @@ typedef enum {
     HUSH_REPLACED /* there was none: an index was drawn uniformly over the domain in its place */
 } hush_became;
 
+/* Limits of this build; what does not fit is refused as HUSH_TOO_LARGE before any value is read. */
+#ifndef HUSH_WIDTH
+#define HUSH_WIDTH 41 /* integers in a body: two for each of 20 sampled coordinates, and the offer. 1024 labels take 33 */
+#endif
+#ifndef HUSH_COORDINATES
+#define HUSH_COORDINATES 64 /* of a vector */
+#endif
+#ifndef HUSH_MEMORY_LEVELS
+#define HUSH_MEMORY_LEVELS 127 /* G of a sticky task */
+#endif
+
 enum {
     HUSH_DIGEST_BYTES = 32,        /* SHA-256 over the published task */
     HUSH_REPORT_DIGEST_BYTES = 16, /* the first of them, which a report carries */
     HUSH_ID_BYTES = 16,
     HUSH_HEADER_BYTES = 24,
-    HUSH_FRAME_BYTES = HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8, /* a frame of one report of one integer */
-    HUSH_JSON_BYTES = 256,                                    /* enough for one report of one integer */
+    HUSH_FRAME_BYTES = HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8 * HUSH_WIDTH, /* a frame of one report */
+    HUSH_JSON_BYTES = 224 + 21 * HUSH_WIDTH,                               /* enough for one report */
     HUSH_TOPIC_BYTES = 256,
+    HUSH_COST_BYTES = 128,       /* what an answer costs, as text */
     HUSH_TASK_BYTES = 64 * 1024, /* the longest task */
     HUSH_STEPS = 1 << 20,        /* steps of the grid of a number */
     HUSH_MOST_LEVELS = 1024,
+    HUSH_MOST_PARTS = 1024, /* labels of a category, coordinates of a vector */
+    HUSH_MOST_OFFERS = 8,
+    HUSH_MOST_ROUNDS = 1000000,
+    HUSH_MOST_CELLS = 16384, /* of a table */
     HUSH_MOST_REPORTS = 4096,
     HUSH_MOST_WIDTH = 1024,
     HUSH_RECALL_BYTES = 512,      /* the longest recall */
@@ -64,7 +82,16 @@ enum {
     HUSH_KEEP_SECONDS = 7 * 86400 /* for which a frame is kept after its acknowledgement, at most */
 };
 
-typedef enum { HUSH_LAPLACE = 1, HUSH_MULTILEVEL, HUSH_RANDOMIZED_RESPONSE } hush_mechanism;
+#define HUSH_MISSING UINT32_MAX /* an index where there is no value */
+
+typedef enum {
+    HUSH_LAPLACE = 1,
+    HUSH_MULTILEVEL,
+    HUSH_TABLE,
+    HUSH_RANDOMIZED_RESPONSE,
+    HUSH_SUBSET_SELECTION,
+    HUSH_VECTOR
+} hush_mechanism;
 
 /* A binary64 number, exactly: mantissa * 2^exponent, below 2^53 * 2^exponent. */
 typedef struct {
@@ -78,22 +105,44 @@ typedef struct {
 typedef struct {
     char id[65];
     uint8_t digest[HUSH_DIGEST_BYTES];
-    char epsilon[32]; /* what one answer costs: exact decimal text, to be charged in the ledger */
     hush_mechanism mechanism;
-    uint32_t levels;           /* of multilevel */
-    hush_number lower, upper;  /* of a number */
-    int64_t opens, closes;     /* Unix seconds; INT64_MIN and INT64_MAX where the task does not say */
-    const char *purpose;       /* points into the task's JSON, escapes and all; budgets are kept per purpose */
+    char epsilon[32];       /* exact decimal text: the loss of all rounds together, at the offer that is taken */
+    uint32_t draws;         /* that share it: the rounds, or the G + 1 of a sticky memory */
+    uint32_t rounds;        /* how often it is asked */
+    bool sticky;            /* whether it is answered from a memory that is drawn once */
+    uint32_t offer, offers; /* which of how many epsilons is taken; `offers` is 0 where there is no choice */
+    uint32_t levels;        /* G of multilevel and vector, input levels less one of a table */
+    uint32_t size;          /* w of subset_selection */
+    uint32_t sampled;       /* s of vector */
+    uint32_t outputs;       /* of a table */
+    uint32_t parts;         /* labels of a category, coordinates of a vector; else 1 */
+    hush_number lower, upper;    /* of a number */
+    int64_t opens, closes;       /* Unix seconds; INT64_MIN and INT64_MAX where the task does not say */
+    int64_t round_every;         /* seconds from one round to the next; 0 where the task does not say */
+    const char *purpose;         /* points into the task's JSON, escapes and all; budgets are kept per purpose */
     size_t purpose_bytes;
+    const char *json; /* the published bytes */
+    size_t json_bytes;
+    struct { /* where these are in the JSON, for this code; 0 where they are not */
+        uint32_t parts, other, offers, levels, sizes, positions, unit, weights, truth, yes;
+    } at;
 } hush_task;
 
 typedef struct {
     uint8_t digest[HUSH_REPORT_DIGEST_BYTES];
     uint32_t round;
     uint8_t id[HUSH_ID_BYTES];
-    int64_t body;
+    size_t width; /* integers in the body */
+    int64_t body[HUSH_WIDTH];
     hush_became value;
 } hush_report;
+
+/* All that a device ever draws for a sticky task. Secret, like the value: it tells the values from the reports. It is
+ * to be stored with the charge that pays for it, and never drawn again. */
+typedef struct {
+    uint32_t threshold, substitute, levels;
+    uint16_t reports[HUSH_MEMORY_LEVELS + 1];
+} hush_memory;
 
 /* Fills `out` with `count` uniform random bytes and returns 0; anything else is a failure, and nothing is answered.
  * It must be a cryptographic source of the machine. A seeded generator gives no privacy at all. */
@@ -102,18 +151,48 @@ typedef int (*hush_random)(void *context, uint8_t *out, size_t count);
 /* The operating system's: getrandom(2), else /dev/urandom. Left out with -DHUSH_NO_OS_RANDOM. */
 int hush_os_random(void *context, uint8_t *out, size_t count);
 
-/* Reads a published task. `payload` must outlive `task`. `max_epsilon` is the device's own limit, decimal text. */
+/* Reads a published task. `payload` must outlive `task`, unchanged. `max_epsilon` is the device's own limit, decimal
+ * text. Of several offers the largest within it is taken. */
 hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_epsilon, hush_task *task);
 
-/* One perturbed answer with a fresh id: ONE CHARGE OF task->epsilon. `now` is in Unix seconds.
- * `value` is decimal text of a number, or yes, no, true, false, 1, 0; any other text is no value, and so is NULL, which
- * is to be passed where a value is missing. Whether and when this is called must not depend on the value. */
+/* Takes another offer of the task, from 0; HUSH_ARGUMENT if it has none of that number. The choice must not depend on
+ * a value. */
+hush_status hush_take_offer(hush_task *task, uint32_t offer);
+
+/* What one answer costs, exactly: "numerator/denominator". Of a sticky task that is all of its epsilon, for the memory;
+ * the answers from it are free. */
+hush_status hush_cost(const hush_task *task, char *out, size_t capacity);
+
+/* The round that is open: HUSH_OK, HUSH_NOT_OPEN or HUSH_CLOSED. `now` is in Unix seconds. */
+hush_status hush_round(const hush_task *task, int64_t now, uint32_t *round);
+
+/* One perturbed answer to a round, with a fresh id: ONE CHARGE, but for a sticky task, which is answered from `memory`
+ * (else NULL). It cannot refuse a task that was read: HUSH_RANDOM says that the machine has no randomness.
+ *
+ * `value` is decimal text of a number; or yes, no, true, false, 1, 0; or a label; or numbers with commas between, one
+ * for each coordinate. Any other text is no value, and so is NULL, which is to be passed where a value is missing.
+ * Whether and when this is called must not depend on the value. */
+hush_status hush_draw(const hush_task *task, const hush_memory *memory, uint32_t round, const char *value,
+                      hush_random source, void *context, hush_report *report);
+
+/* hush_round, then hush_draw, of a task that is not sticky. */
 hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
                         hush_report *report);
 
-/* The two halves of an answer, for a device that has the index already. Where there is no value, there is no index. */
-hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, hush_became *became);
-hush_status hush_perturb(const hush_task *task, uint32_t index, hush_random source, void *context, int64_t *body);
+/* The memory of a sticky task: ONE CHARGE of all of its epsilon. It needs no value. */
+hush_status hush_draw_memory(const hush_task *task, hush_random source, void *context, hush_memory *memory);
+
+/* Whether hush_draw_memory can have made it for this task. */
+bool hush_fits(const hush_task *task, const hush_memory *memory);
+
+/* The two halves of a draw, for a device that has the index already: one integer, of a vector one for each coordinate.
+ * hush_index leaves HUSH_MISSING where there is no value; hush_perturb takes none of those. The body has
+ * hush_width(task) integers. */
+hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, size_t capacity,
+                       hush_became *became);
+hush_status hush_perturb(const hush_task *task, const uint32_t *index, hush_random source, void *context,
+                         int64_t *body, size_t capacity);
+size_t hush_width(const hush_task *task);
 
 /* A frame of `count` reports of one task, round and width: 16 bytes of `ids` and `width` integers of `bodies` each.
  * `digest` has 16 bytes, as in hush_report; of a whole one the first 16 are used. */

@@ -165,7 +165,7 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     uint8_t frame[HUSH_FRAME_BYTES];
     char topic[HUSH_TOPIC_BYTES], line[128];
     size_t size = 0;
-    uint32_t index = 0;
+    uint32_t index[HUSH_COORDINATES];
     hush_became became = HUSH_USED;
     hush_report report;
     if (hush_report_topic(task->id, sender, topic, sizeof topic) != HUSH_OK) {
@@ -175,7 +175,7 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
         return complain(out, "exists: send it again as it is; a second answer would spend epsilon again");
     }
     const char *value = read_value(argument, line, sizeof line);
-    hush_status status = hush_index(task, value, &index, &became);
+    hush_status status = hush_index(task, value, index, HUSH_COORDINATES, &became);
     if (status == HUSH_OK && became == HUSH_REPLACED && isatty(STDIN_FILENO) && isatty(STDERR_FILENO)) {
         return correct(task);
     }
@@ -183,7 +183,7 @@ static int answer(const hush_task *task, const char *sender, const char *argumen
     if (status != HUSH_OK) {
         return decline(task, status);
     }
-    status = hush_encode_frame(report.digest, report.round, report.id, &report.body, 1, 1, frame, sizeof frame, &size);
+    status = hush_encode_frame(report.digest, report.round, report.id, report.body, report.width, 1, frame, sizeof frame, &size);
     if (status != HUSH_OK || !store(out, frame, size)) {
         return complain(out, "cannot be written; nothing was sent");
     }
