@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test test-all started quick short coverage lint format docs bench clean
+.PHONY: demo test test-all started quick short coverage lint format docs slides bench clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -71,6 +71,10 @@ format: $(VENV)/dev
 docs: $(VENV)/dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --builder html --fail-on-warning --keep-going docs $(CURDIR)/out/docs
 	@echo 'open out/docs/index.html'
+
+slides: $(VENV)/dev
+	$(BIN)/python docs/slides.py out/slides.html
+	@echo 'open out/slides.html'
 
 # bench_audit.py takes a quarter of an hour, and what it finds is written to tests/documented: it is run by hand.
 bench: $(VENV)/bench
