@@ -1,16 +1,14 @@
 """The slides of the lecture: every part is there, with its pictures, and the commands on them exist."""
 
 import re
-import sys
+import runpy
 from pathlib import Path
 
 from commands import commands
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "lecture.md").read_text(encoding="utf-8")
-sys.path.insert(0, str(DOCS))
-
-from slides import slides_of  # noqa: E402 - a program of the documentation, found by its path
+slides_of = runpy.run_path(str(DOCS / "slides.py"))["slides_of"]
 
 
 def test_each_part_is_a_slide_with_its_picture_in_it() -> None:
