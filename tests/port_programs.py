@@ -53,7 +53,7 @@ LARGE = ["-DHUSH_COORDINATES=1024", "-DHUSH_WIDTH=1024", "-DHUSH_MEMORY_LEVELS=1
 FEATURES = frozenset({"table", "subset_selection", "vector", "coins", "offers", "rounds", "sticky"})
 """What a task may need in addition to `laplace`, `multilevel`, `randomized_response` and one round."""
 
-_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": frozenset(), "micropython": frozenset()}
+_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": FEATURES, "micropython": frozenset()}
 """The features that each port has. Where one has all, its line here becomes `FEATURES`."""
 
 

@@ -47,17 +47,6 @@ with open("heights.json", "rb") as file:
 for _ in range(2):
     answer_once(".", payload, "172.0", 0, charge, publish)
 """
-RUN_NODE_TWICE = """
-import { readFileSync } from "node:fs";
-import { answerOnce } from "./block.mjs";
-
-const note = (...words) => console.log(words.join(" "));
-for (let run = 0; run < 2; run++) {
-  await answerOnce(".", readFileSync("heights.json"), 172.0, 0,
-    (task, epsilon, purpose) => note("charge", task, epsilon, purpose),
-    (topic, frame) => note("publish", topic, frame.toString("hex")));
-}
-"""
 
 
 def blocks(language: str) -> list[str]:
@@ -100,17 +89,12 @@ def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosqu
 
 def recipe(language: str, directory: Path) -> list[str]:
     """The command that answers twice by the recipe for a language, in a directory that has the task."""
-    if language == "node":
-        (directory / "block.mjs").write_text(blocks("js")[0], encoding="utf-8")
-        shutil.copy(PORTS / "hush_node.mjs", directory)
-        (directory / "run.mjs").write_text(RUN_NODE_TWICE, encoding="utf-8")
-        return [need("node"), "run.mjs"]
     (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
     program = directory / "run.py"
     return micropython(program, directory, PORTS) if language == "micropython" else [sys.executable, "-I", str(program)]
 
 
-@pytest.mark.parametrize("language", ["node", "micropython", "cpython"])
+@pytest.mark.parametrize("language", ["micropython", "cpython"])
 @pytest.mark.timeout(90)
 def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
     mosquitto: Mosquitto, tmp_path: Path, language: str

@@ -8,6 +8,7 @@ CI (HUSH_FUZZ_SECONDS), ten minutes with `-m soak`.
 import json
 import os
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -156,11 +157,28 @@ SLIPS = {
         "return read_line(from, 501, &line.at, &line.size);",
     ),
     "c takes another escape": ("c", "hush.c", 'memchr("\\"\\\\", *from->at, 2)', 'memchr("\\"\\\\/", *from->at, 3)'),
-    "node takes a field twice": ("node", "hush_node.mjs", " && !open.at(-1)?.has(key)", ""),
-    "node takes an escape": ("node", "hush_node.mjs", '!inner.replace(/\\\\["\\\\]/g, "").includes("\\\\")', "true"),
-    "node takes 1.0 for 1": ("node", "hush_node.mjs", '"enrolled", "release_from"].every(whole)', "].every(whole)"),
-    "node takes longer numbers": ("node", "hush_node.mjs", "token.length <= 100", "token.length <= 120"),
-    "node shows what cannot be shown": ("node", "hush_node.mjs", "!UNPRINTABLE.test(json)", "true"),
+    "node takes a field twice": ("node", "js/src/json.js", "!fields.has(key)", "true"),
+    "node takes an escape": (
+        "node",
+        "js/src/json.js",
+        """inner.replace(/\\\\(["\\\\])/g, (_, character) => (character === "\\\\" ? "\\0" : '"'));""",
+        """(() => { try { return JSON.parse(`"${inner}"`).replaceAll("\\\\", "\\0"); } catch { fail(); } })();""",
+    ),
+    "node takes 1.0 for 1": (
+        "node",
+        "js/src/json.js",
+        "decimals || power ? Number(token) : BigInt(token)",
+        "Number.isInteger(Number(token)) ? BigInt(Number(token)) : Number(token)",
+    ),
+    "node takes longer numbers": ("node", "js/src/json.js", "token.length <= 100", "token.length <= 120"),
+    "node shows what cannot be shown": ("node", "js/src/json.js", "!UNPRINTABLE.test(text)", 'text !== "\\0"'),
+    "node takes any offers": ("node", "js/src/task.js", 'ascend, "task"', 'true, "task"'),
+    "node takes a parameter of another mechanism": (
+        "node",
+        "js/src/mechanisms.js",
+        ': value === undefined, "task"',
+        ': true, "task"',
+    ),
     "micropython takes a field twice": (
         "cpython",
         "hush_micropython.py",
@@ -187,6 +205,7 @@ def test_a_slip_is_found(
     for file in (*PORTS.iterdir(), *C_PORT.iterdir()):
         if file.is_file():
             (tmp_path / "ports" / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(PORTS / "js", tmp_path / "ports" / "js")
     changed = tmp_path / "ports" / name
     source = changed.read_text(encoding="utf-8")
     assert source.count(right) == 1

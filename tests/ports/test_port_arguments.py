@@ -13,14 +13,14 @@ from servers import need
 HEIGHTS = VECTORS["answers"][0]
 SURVEY = next(vector for vector in VECTORS["answers"] if '"bit"' in vector["task"])
 NODE = """
-import * as hush from "{ports}/hush_node.mjs";
+import * as hush from "{ports}/js/src/core.js";
 const orders = {orders};
 for (const [payload, value] of orders) {{
   let drawn = 0;
-  const task = hush.readTask(Buffer.from(payload), "4");
-  const random = (size) => {{ drawn++; return Buffer.alloc(size, 5); }};
+  const task = hush.readTask(Buffer.from(payload));
+  const random = (size) => {{ drawn++; return new Uint8Array(size).fill(5); }};
   try {{
-    console.log(hush.answer(task, eval(value), 1767225600, random).value);
+    console.log(hush.draw(task, eval(value), {{ round: 0, random }}).value);
   }} catch (error) {{
     console.log(`${{error.name}} ${{error.message}}, drawn ${{drawn}}`);
   }}
@@ -84,6 +84,6 @@ def test_node_takes_numbers_as_what_they_are_and_nothing_for_no_value() -> None:
 
 
 def test_node_refuses_a_value_of_another_type_before_anything_is_drawn() -> None:
-    told = "TypeError a value is text, a number, or null, drawn 0"
+    told = "TypeError a value of this task is a number, text or null, drawn 0"
     assert in_node(HEIGHTS["task"], ["true", "[172]", "{}", "172n", "() => 172", "new Number(172)"]) == [told] * 6
     assert in_node(SURVEY["task"], ["1", "[true]"]) == [told.replace("number", "boolean")] * 2

@@ -80,39 +80,48 @@ def test_a_float_in_c_is_seen() -> None:
     assert c_words('/* float */ "double" x = (double)1;') & C_WORDS == {"double"}
 
 
-NODE_LINES = 175
-NODE_MODULES = {"node:buffer", "node:crypto"}
-NODE_WORDS = {
-    "Math.random",
-    "Math.log",
-    "Math.exp",
-    "Math.floor",
-    "Math.round",
-    "parseFloat",
-    "require",
-    "eval",
-    "console",
+JS_WORDS = {
+    *("Math.random", "Math.log", "Math.exp", "Math.pow", "parseFloat", "require", "eval", "console", "localStorage"),
+    *("innerHTML", "importScripts", "fetch", "XMLHttpRequest", "subtle"),
 }
+JS_MODULES = sorted((PORTS / "js" / "src").glob("*.js"))
+DRAWN = {"mechanisms.js", "numbers.js", "recall.js"}
 
 
-def node_complaints(source: str) -> Iterator[str]:
-    """What a port to Node.js must not be made of; floats are for bounds and values alone, before anything is drawn."""
-    yield from set(re.findall(r'from "([^"]+)"', source)) - NODE_MODULES
-    yield from (word for word in NODE_WORDS if re.search(rf"\b{re.escape(word)}\b", source))
-    yield from re.findall(r"\d\.\d", re.sub(r'//.*|"[^"]*"', "", source))
-    if source.count("\n") > NODE_LINES:
-        yield "too long to be read at one sitting"
+def js_complaints(source: str, name: str = "mechanisms.js") -> Iterator[str]:
+    """What the JavaScript modules must not be made of; floats are for bounds and for people, never for a draw."""
+    bare = re.sub(r"^\s*(?:/\*\*.*|\*.*|//.*)$", "", source, flags=re.MULTILINE)
+    imports = set(re.findall(r'from "([^"]+)"', bare)) | set(re.findall(r'import\("([^"]+)"', bare))
+    yield from (
+        one for one in imports if not one.startswith("./") and not (name == "node.js" and one.startswith("node:"))
+    )
+    yield from (word for word in JS_WORDS if re.search(rf"\b{re.escape(word)}\b", bare))
+    if name in DRAWN:
+        yield from re.findall(r"\d\.\d", re.sub(r'"[^"]*"', "", bare))
 
 
-def test_the_node_file_is_short_and_has_no_generator_of_its_own() -> None:
-    assert list(node_complaints((PORTS / "hush_node.mjs").read_text(encoding="utf-8"))) == []
+@pytest.mark.parametrize("module", JS_MODULES, ids=lambda module: str(module.name))
+def test_a_javascript_module_depends_on_nothing_and_has_no_generator_of_its_own(module: Path) -> None:
+    assert list(js_complaints(module.read_text(encoding="utf-8"), module.name)) == []
+
+
+def test_the_javascript_modules_were_found() -> None:
+    assert {"core.js", "device.js", "indexeddb.js", "mqtt.js", "node.js"} <= {module.name for module in JS_MODULES}
 
 
 @pytest.mark.parametrize(
-    "source", ['import fs from "node:fs";', "Math.random();", "const x = 0.5;", "console.log(value);", "\n" * 176]
+    "source",
+    [
+        'import fs from "node:fs";',
+        'import mqtt from "mqtt";',
+        "Math.random();",
+        "const x = 0.5;",
+        "console.log(value);",
+        'await import("https://example.org/x.js");',
+    ],
 )
-def test_what_a_node_port_must_not_have_is_seen(source: str) -> None:
-    assert list(node_complaints(source)) != []
+def test_what_a_javascript_module_must_not_have_is_seen(source: str) -> None:
+    assert list(js_complaints(source)) != []
 
 
 def test_a_device_without_an_operating_system_compiles_the_port_and_brings_its_own_randomness(tmp_path: Path) -> None:

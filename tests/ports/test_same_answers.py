@@ -6,6 +6,7 @@ the same end, on every path that these inputs reach, the edges of every threshol
 
 import json
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -166,24 +167,34 @@ MICROPYTHON_SLIPS = {
     "a missing value never lies at the upper end": ('"bit" else STEPS + 1)\n', '"bit" else STEPS)\n'),
 }
 
-NODE_SLIPS = {
-    "the weight of a lie is not rounded up": ("ONE / low + 1n;", "ONE / low;"),
-    "a truth weighs half": ("TRUTH = 1n << 128n", "TRUTH = 1n << 127n"),
-    "the limit itself is accepted": ("draw < span - span % n ?", "draw <= span - span % n ?"),
-    "a coin lands one too often": ("random) < p ? coin", "random) <= p ? coin"),
-    "zero has two signs": ("sign < 0n && magnitude === 0n ?", "false ?"),
-    "the sign is not drawn": ("draw % 2n ? -1n : 1n", "draw % 2n ? 1n : 1n"),
-    "the window is rounded down": ("(40n * STEPS * c + a - 1n) / a", "40n * STEPS * c / a"),
-    "ties go up": ("(twice % span ? 0n : up % 2n)", "0n"),
-    "a value is rounded up too often": ("(draw / total < index", "(draw / total <= index"),
-    "a lie may be the truth": ("(other >= level ? 1n", "(other > level ? 1n"),
-    "a missing value never lies at the upper end": ("task.bit ? 2n : STEPS + 1n;", "task.bit ? 2n : STEPS;"),
-    "a missing bit has three values": ("task.bit ? 2n : STEPS + 1n;", "task.bit ? 3n : STEPS + 1n;"),
-    "draws are taken from the wrong end": (
-        "BigInt(`0x${random(size).toString",
-        "BigInt(`0x${random(size).reverse().toString",
+JS_SLIPS = {
+    "numbers.js: the weight of a lie is not rounded up": ("(TRUTH * ONE) / low + 1n)", "(TRUTH * ONE) / low)"),
+    "numbers.js: a truth weighs half": ("TRUTH = 1n << 128n", "TRUTH = 1n << 127n"),
+    "numbers.js: the limit itself is accepted": ("if (draw < limit)", "if (draw <= limit)"),
+    "numbers.js: draws are taken from the wrong end": ("bigOf(random(size))", "bigOf(random(size).reverse())"),
+    "mechanisms.js: a coin lands one too often": ("random) < p) k++", "random) <= p) k++"),
+    "mechanisms.js: zero has two signs": ("if (!(isNegative && magnitude === 0n))", "if (true)"),
+    "mechanisms.js: the sign is not drawn": ("draw % 2n === 1n;", "draw % 2n === 2n;"),
+    "mechanisms.js: the window is rounded down": ("(40n * t + s - 1n) / s", "(40n * t) / s"),
+    "mechanisms.js: a value is rounded up too often": ("(rounding < (index", "(rounding <= (index"),
+    "mechanisms.js: a lie may be the truth": ("(other >= level ? 1n", "(other > level ? 1n"),
+    "mechanisms.js: a missing value never lies at the upper end": ("[STEPS + 1n] : kind", "[STEPS] : kind"),
+    "mechanisms.js: a missing bit has three values": ('kind === "bit" ? [2n]', 'kind === "bit" ? [3n]'),
+    "mechanisms.js: an output of a table weighs one more": ("while (left >= row", "while (left > row"),
+    "mechanisms.js: a subset lacks the order of its draws": (
+        "for (let last = n - size; last < n; last++)",
+        "for (let last = n - size; last < n - 1; last++)",
     ),
+    "mechanisms.js: coins have the wrong total": ("leastCommonMultiple(low[1], truth[1])", "low[1] * truth[1] * 2n"),
+    "mechanisms.js: a label moves the wrong others": ("((above << 1n) | truth)", "((above << 1n) | 1n)"),
+    "mechanisms.js: a coordinate gets the level of another": (
+        "part.reported(index[c], one)",
+        "part.reported(index[0], one)",
+    ),
+    "answer.js: ties go up": ("(twice % span ? 0n : up % 2n)", "0n"),
+    "answer.js: an offer is not in the body": ("[BigInt(offer), ...body]", "[0n, ...body]"),
 }
+"""Planted in a module of the JavaScript package."""
 
 
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
@@ -197,25 +208,23 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     assert port.ask(few.orders) != few.outcomes
 
 
-@pytest.mark.parametrize(
-    ("language", "name", "slip"),
-    [
-        *(("cpython", "hush_micropython.py", slip) for slip in MICROPYTHON_SLIPS.items()),
-        *(("node", "hush_node.mjs", slip) for slip in NODE_SLIPS.items()),
-    ],
-    ids=lambda part: part[0] if isinstance(part, tuple) else None,
-)
-def test_a_slip_in_a_port_that_is_not_compiled_is_seen(
-    language: str, name: str, slip: tuple[str, tuple[str, str]], tmp_path: Path, known: Known
-) -> None:
-    right, wrong = slip[1]
-    source = (PORTS / name).read_text(encoding="utf-8")
-    assert source.count(right) == 1
-    (tmp_path / "ports").mkdir()
-    (tmp_path / "ports" / name).write_text(source.replace(right, wrong), encoding="utf-8")
-    for other in PORTS.glob("*.mjs"):
-        if other.name != name:  # what the driver reads beside it
-            (tmp_path / "ports" / other.name).write_bytes(other.read_bytes())
-    port = port_of(language, tmp_path, client=tmp_path)
+@pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
+def test_a_slip_in_the_micropython_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
+    assert is_seen("cpython", "hush_micropython.py", slip, tmp_path, known)
+
+
+@pytest.mark.parametrize(("where", "slip"), JS_SLIPS.items(), ids=JS_SLIPS.keys())
+def test_a_slip_in_the_javascript_port_is_seen(where: str, slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
+    assert is_seen("node", f"js/src/{where.partition(':')[0]}", slip, tmp_path, known)
+
+
+def is_seen(language: str, name: str, slip: tuple[str, str], directory: Path, known: Known) -> bool:
+    """Whether the comparison sees a slip that is planted in a port that is not compiled."""
+    shutil.copytree(PORTS, directory / "ports")
+    changed = directory / "ports" / name
+    source = changed.read_text(encoding="utf-8")
+    assert source.count(slip[0]) == 1
+    changed.write_text(source.replace(*slip), encoding="utf-8")
+    port = port_of(language, directory, client=directory)
     few = known.first(CASES // 3, port.features)
-    assert port.ask(few.orders) != few.outcomes
+    return port.ask(few.orders) != few.outcomes

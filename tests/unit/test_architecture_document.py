@@ -22,7 +22,7 @@ def files_of(cells: list[str]) -> set[str]:
     return {
         path if path.split("/")[0] in {"common", "aggregator", "simulations", "client"} else folder + path
         for folder, cell in zip(FOLDERS, cells, strict=True)
-        for path in re.findall(r"`([\w/]+\.(?:py|c))`", cell)
+        for path in re.findall(r"`([\w/]+\.(?:py|c|js))`", cell)
     }
 
 
@@ -61,6 +61,10 @@ def mentions() -> dict[str, set[str]]:
     """The files of the product that name each mechanism."""
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "client/ports").rglob("*.[ch]")}
     found = {str(path.relative_to(ROOT)): re.findall(r'"[^"\n]*"', text) for path, text in sources.items()}
+    for path in (ROOT / "client/ports/js").rglob("*.js"):
+        keys = re.findall(r"^  (\w+): \{ kind:", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        texts = re.findall(r'"[^"\n]*"', path.read_text(encoding="utf-8"))
+        found[str(path.relative_to(ROOT))] = [*(f'"{key}"' for key in keys), *texts]
     for room in ("common", "client", "aggregator", "simulations"):
         for path in (ROOT / room).rglob("*.py"):
             found[str(path.relative_to(ROOT))] = list(names(path.read_text(encoding="utf-8")))

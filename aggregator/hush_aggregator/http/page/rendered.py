@@ -38,8 +38,7 @@ class RenderedPages:
 def shown_of(view: TaskView) -> Shown:
     """Return what a page depends on of a task. Equal results are one object, because they are calculated once."""
     status = view.state, view.origin, view.status, view.ended, view.n, view.latest
-    steps = (len(view.steps), view.steps[-1].until, view.steps[-1].n) if view.steps else ()
-    return (*status, view.task, view.result, *view.rounds, None, *steps)
+    return (*status, view.task, view.result, *view.rounds, None, *view.history)
 
 
 _VALUES = (int, str)

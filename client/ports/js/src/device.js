@@ -1,0 +1,532 @@
+// A device: it knows the tasks of a broker, answers each round at most once, and sends the same bytes until the broker
+// has acknowledged them. Charge and report are stored together, before the first byte leaves.
+import { checkType, reportedText } from "./answer.js";
+import { connect, webSocketTo } from "./mqtt.js";
+import { HushError, below, decimalFraction, decimalText, hex, need, systemRandom, unhex } from "./numbers.js";
+import { KEEP_SECONDS, RECALL_EVERY, isRecalled, readRecall, recallDelay, recallTopic } from "./recall.js";
+import { State, bodyOf, fractionOf, statement } from "./state.js";
+import { readTask } from "./task.js";
+
+const TASKS = "hush/v1/tasks/", RECALLS = "hush/v1/recalls/", CACHE = "cache.";
+const MOST_TASKS = 1000, WINDOW = 16, LINGER_MS = 20, NAP_MS = 60000, STEADY_MS = 30000, LONGEST_BACKOFF_MS = 30000;
+
+/** Address, user and password of a URL; the password stays out of the name. */
+function readUrl(url) {
+  const parsed = new URL(url), [username, password] = [parsed.username, parsed.password].map((it) => decodeURIComponent(it) || undefined);
+  parsed.username = parsed.password = "";
+  return { address: parsed.href, username, password };
+}
+
+/**
+ * One device with its connection and its storage.
+ *
+ * Options: `url` of the broker, and `storage` (openIndexedDB, or openDirectory in node); `device`, its name; `username`
+ * and `password`; the limits `maxEpsilon`, `lifetime` (both "4") and `total` (null), exact decimal texts; `sticky`,
+ * whether to answer tasks whose answers show when a value changes; `spread`, most seconds until a report is sent (1);
+ * `keep`, seconds for which a report is kept after the acknowledgement (a week); `onChange`, called after each change of
+ * `connected`, `trouble`, `waiting` or the tasks.
+ */
+export class Device {
+  #options; #storage; #open; #login; #sender; #place; #limits;
+  #connection = null; #tasks = new Map(); #wanted = new Set(); #forbidden = new Set(); #listeners = new Set();
+  #inFlight = new Set(); #acknowledged = new Map(); #resent = new Map(); #recalls = new Map(); #kept = new Set();
+  #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
+
+  constructor({ url, storage, device, username, password, socketTo = webSocketTo, maxEpsilon = "4", lifetime = "4", total = null,
+    sticky = false, spread = 1, keep = KEEP_SECONDS, recallEvery = RECALL_EVERY, random = systemRandom, clock = Date.now, onChange = () => {} }) {
+    for (const [name, limit] of Object.entries({ maxEpsilon, lifetime, total })) {
+      need(limit === null || (typeof limit === "string" && decimalFraction(limit)), "argument", `${name} is not exact decimal text; write for example "4"`);
+    }
+    need(storage?.update, "argument", "storage is missing; open one with openIndexedDB, or openDirectory in node");
+    need(spread >= 0 && spread <= KEEP_SECONDS && keep >= 0 && keep <= KEEP_SECONDS, "argument", "spread or keep is not from 0 to a week");
+    const { address, ...login } = readUrl(url);
+    this.#login = { username: username ?? login.username, password: password ?? login.password };
+    this.#sender = this.#login.username ?? device;
+    need(/^[A-Za-z0-9][\w.@:-]{0,127}$/.test(this.#sender ?? ""), "argument", "the user or the device is not a valid name; use letters, digits and . _ @ : -");
+    this.#options = { name: device ?? this.#sender, spread, keep, recallEvery, random, clock, onChange };
+    this.#limits = Object.freeze({ maxEpsilon, lifetime, total, sticky });
+    this.#storage = storage;
+    this.#open = socketTo(address);
+    this.#place = `${address} ${this.#sender}`;
+  }
+
+  /** Whether there is a connection. */
+  get connected() { return this.#connection !== null; }
+  /** Why there is no connection; empty while there is one, and before the first attempt has ended. */
+  trouble = "";
+  /** How many reports the broker has not acknowledged. */
+  waiting = 0;
+
+  /** Check the storage and start to connect. Rejects with a HushError "storage" before anything is asked. */
+  async open() {
+    await this.#update((state) => this.#learn(state));
+    this.#running = this.#stayConnected();
+    globalThis.addEventListener?.("online", this.#retry);
+    return this;
+  }
+
+  /** Store what was acknowledged, and disconnect. Reports that wait are sent after the next start. */
+  async close() {
+    if (this.#closed) return;
+    this.#closed = true;
+    globalThis.removeEventListener?.("online", this.#retry);
+    this.#connection?.close("this device is closed");
+    this.#retry();
+    await this.#running;
+    await this.#writeAcknowledged();
+    for (const timer of [this.#timer, ...[...this.#recalls.values()].map((it) => it.timer)]) clearTimeout(timer);
+    await this.#storage.close();
+  }
+
+  #retry = () => {
+    for (const wake of [...this.#sleepers]) wake();
+  };
+
+  /** Sleep for at most a minute, for the clock may be set, or the machine sleep. */
+  #sleep(ms) {
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        this.#sleepers.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, Math.max(0, Math.min(ms, NAP_MS)));
+      this.#sleepers.add(wake);
+      if (this.#closed) wake();
+    });
+  }
+
+  #now() { return Math.floor(this.#options.clock()); }
+  #changed() {
+    this.#options.onChange(this);
+    for (const listener of [...this.#listeners]) listener();
+  }
+
+  /** Run a step on the state inside one transaction; the result is durable before this resolves. */
+  async #update(step) {
+    let result;
+    await this.#storage.update((records) => {
+      const state = new State(records), about = { now: this.#now(), keep: this.#options.keep };
+      state.expire(about);
+      result = step(state, records);
+      this.waiting = [...state.tasks.values()].flatMap((it) => it.entries).filter((it) => !it.acked).length;
+      return [...state.changes(), ...(result?.store ?? [])];
+    });
+    return result;
+  }
+
+  // ---- the connection
+
+  async #stayConnected() {
+    for (let pause = 500; !this.#closed; ) {
+      const began = Date.now();
+      try {
+        const onMessage = (topic, payload) => this.#receive(topic, payload);
+        this.#connection = await connect(this.#open, { onMessage, name: this.#options.name, ...this.#login });
+        if (this.#closed) this.#connection.close("this device is closed");
+        this.trouble = "";
+        await this.#subscribeAll();
+        this.#changed();
+        this.#pump();
+        throw await this.#connection.closed;
+      } catch (error) {
+        this.#connection?.close(error instanceof HushError ? error : `${error}`);
+        this.#connection = null;
+        this.#inFlight.clear();
+        for (const known of this.#tasks.values()) known.isDelivered = false;
+        this.trouble = this.#closed ? "" : error.message;
+        this.#changed();
+        if (Date.now() - began > STEADY_MS) pause = 500;
+      }
+      const jittered = pause / 2 + Number(below(BigInt(pause / 2), systemRandom));
+      await this.#sleep(jittered);
+      pause = Math.min(2 * pause, LONGEST_BACKOFF_MS);
+    }
+  }
+
+  async #subscribeAll() {
+    this.#forbidden.clear();
+    for (const topic of [...this.#wanted, ...[...this.#kept].map(recallTopic)]) await this.#subscribe(topic);
+  }
+
+  async #subscribe(topic) {
+    try {
+      await this.#connection?.subscribe(topic);
+    } catch (error) {
+      if (error.status !== "forbidden") return; // the connection is lost: the next one subscribes again
+      this.#forbidden.add(topic);
+      this.#changed();
+    }
+  }
+
+  #receive(topic, payload) {
+    if (topic.startsWith(TASKS)) this.#receiveTask(topic.slice(TASKS.length), payload);
+    else if (topic.startsWith(RECALLS)) this.#receiveRecall(topic.slice(RECALLS.length), payload);
+  }
+
+  // ---- tasks
+
+  #receiveTask(id, payload) {
+    const isWanted = this.#wanted.has(TASKS + id) || this.#wanted.has(`${TASKS}+`);
+    if (!isWanted || (this.#tasks.size >= MOST_TASKS && !this.#tasks.has(id))) return;
+    const known = this.#tasks.get(id), isSame = known && areSame(known.payload, payload);
+    if (isSame) known.isDelivered = true;
+    else this.#tasks.set(id, { payload, isDelivered: true, ...this.#read(id, payload) });
+    this.#changed();
+  }
+
+  #read(id, payload) {
+    if (!payload.length) return { task: null, error: null };
+    try {
+      const task = readTask(payload);
+      need(task.id === id, "task", "it is published under another id");
+      return { task, error: null };
+    } catch (error) {
+      return { task: null, error };
+    }
+  }
+
+  #want(topic) {
+    if (this.#wanted.has(topic)) return;
+    this.#wanted.add(topic);
+    if (this.#connection) void this.#subscribe(topic);
+  }
+
+  /** Subscribe to all tasks: `tasks` then has them, and `onChange` is called for each. */
+  watchAll() {
+    this.#want(`${TASKS}+`);
+  }
+
+  /** The tasks that are known now. */
+  get tasks() {
+    return [...this.#tasks.values()].map((it) => it.task).filter((task) => task !== null);
+  }
+
+  /**
+   * The task published under an id, as the broker has sent it over this connection; without a connection, as it was when
+   * this device admitted it. Rejects with a HushError: "malformed", "task", "epsilon", "forbidden" or "no_task".
+   */
+  async task(id, { timeout = 30 } = {}) {
+    if (!this.#wanted.has(`${TASKS}+`)) this.#want(TASKS + id);
+    const end = Date.now() + 1000 * timeout;
+    for (;;) {
+      const known = this.#tasks.get(id), topic = TASKS + id;
+      if (known && (known.isDelivered || !this.connected)) {
+        if (known.error) throw known.error;
+        if (known.task) return known.task;
+      }
+      if (!known && !this.connected && this.trouble) await this.#loadCached(id);
+      if (this.#tasks.get(id) !== known) continue;
+      need(!this.#forbidden.has(topic), "forbidden", "the broker forbids this device to read the task");
+      need(Date.now() < end && !this.#closed, "no_task", this.trouble || `no task ${id} is published`);
+      await this.#change(end - Date.now());
+    }
+  }
+
+  async #loadCached(id) {
+    let payload = null;
+    await this.#storage.update((records) => {
+      const found = records.get(CACHE + id), record = new State(records).tasks.get(id);
+      payload = found && record && this.#read(id, found).task && hex(this.#read(id, found).task.digest) === record.digest ? found : null;
+      return [];
+    });
+    if (payload && !this.#tasks.has(id)) this.#tasks.set(id, { payload, isDelivered: false, ...this.#read(id, payload) });
+  }
+
+  #change(ms) {
+    return new Promise((resolve) => {
+      const listener = () => {
+        clearTimeout(timer);
+        this.#listeners.delete(listener);
+        resolve();
+      };
+      const timer = setTimeout(listener, Math.max(0, Math.min(ms, NAP_MS)));
+      this.#listeners.add(listener);
+    });
+  }
+
+  // ---- answers
+
+  /** What an answer would be, before any value is asked for; an admitted task is pinned. A receipt, as of `answer`. */
+  async admit(id, { timeout = 30, epsilon = null } = {}) {
+    const task = await this.task(id, { timeout });
+    return this.#decided(task, (state) => state.admit(task, { now: this.#now(), limits: this.#limits, epsilon }));
+  }
+
+  /**
+   * Answer the open round of a task, at most once.
+   *
+   * Returns a receipt; it is durable then. `status` is "sent", "queued" (it is sent later, also after a restart),
+   * "answered" (this round was answered before; nothing was drawn) or "refused", with a `reason`. Waits at most
+   * `timeout` seconds for the task and for the broker. Rejects with a TypeError for a value of a wrong type, and with
+   * a HushError if the task cannot be had, or the storage fails: then nothing was charged or sent.
+   */
+  async answer(id, value, { timeout = 30, epsilon = null, due = null } = {}) {
+    const end = Date.now() + 1000 * timeout, task = await this.task(id, { timeout });
+    checkType(task, value);
+    const now = this.#now(), delay = due === null ? this.#delay(task, now) : Math.max(0, due - now);
+    const about = { now, limits: this.#limits, epsilon, sender: this.#sender, due: now + delay, delay, random: this.#options.random };
+    const receipt = await this.#decided(task, (state) => state.answer(task, value, about));
+    if (receipt.status !== "queued") return receipt;
+    this.#pump();
+    while (!this.#closed) {
+      if (!(await this.#isWaiting(id, receipt.round))) return copied(receipt, { status: "sent" });
+      if (Date.now() >= end) break;
+      await this.#change(end - Date.now());
+    }
+    return receipt;
+  }
+
+  /** A uniform delay in milliseconds, drawn before anything else; if the task closes soon, within half of the rest. */
+  #delay(task, now) {
+    const left = task.closes === undefined ? Infinity : Math.max(0, (task.closes - now) / 2);
+    const longest = Math.floor(Math.min(1000 * this.#options.spread, left));
+    return longest ? Number(below(BigInt(longest) + 1n, systemRandom)) : 0;
+  }
+
+  async #decided(task, decide) {
+    const base = { task: task.id, reason: null, round: null, cap: this.#limits.lifetime, report: null, body: null, text: null };
+    try {
+      const result = await this.#update((state, records) => {
+        const decided = decide(state);
+        const store = records.has(CACHE + task.id) ? [] : [[CACHE + task.id, this.#tasks.get(task.id).payload]];
+        return { ...decided, spent: decimalText(state.spent(task.purpose)), now: state.tasks.get(task.id), store };
+      });
+      const { round, earlier, report, cost, spent, now } = result;
+      if (earlier) {
+        const entry = now.entries.find((it) => it.round === round), last = now.last?.round === round ? now.last : null;
+        const body = entry ? bodyOf(entry.frame) : null;
+        return { ...base, status: "answered", round, spent, epsilon: last && decimalText(fractionOf(last.cost)), report: last?.report ?? null,
+          waiting: Boolean(entry && !entry.acked), ...said(task, body) };
+      }
+      const receipt = { ...base, status: report ? "queued" : "open", round, spent, epsilon: decimalText(cost) };
+      if (!report) return receipt;
+      Object.assign(receipt, { report: hex(report.id), ...said(task, report.body) });
+      return Object.defineProperty(receipt, "value", { value: report.value }); // reveals something of the value: never shown or stored
+    } catch (error) {
+      if (!(error instanceof HushError) || ["storage", "random", "argument"].includes(error.status)) throw error;
+      return { ...base, status: "refused", reason: error.status, message: error.message };
+    }
+  }
+
+  async #isWaiting(id, round) {
+    if (this.#acknowledged.get(id)?.has(round)) return false;
+    let found = false;
+    await this.#update((state) => {
+      found = state.tasks.get(id)?.entries.some((it) => it.round === round && !it.acked) ?? false;
+    });
+    return found;
+  }
+
+  /** Wait until the broker has acknowledged everything; whether it has. */
+  async flush({ timeout = 30 } = {}) {
+    const end = Date.now() + 1000 * timeout;
+    for (;;) {
+      await this.#writeAcknowledged();
+      await this.#update(() => {});
+      if (!this.waiting) return true;
+      if (Date.now() >= end) return false;
+      await this.#change(Math.min(end - Date.now(), 1000));
+    }
+  }
+
+  /**
+   * Answer a task from `source`, a function that gives a value or a promise of one, once in each round that is open,
+   * until the task or the device is closed. The source is asked for at most `sourceTimeout` seconds; what it does, and
+   * how long it takes, decides neither whether nor when the report is sent. `onReceipt` gets each receipt.
+   */
+  async answerEachRound(id, source, { sourceTimeout = 10, onReceipt = () => {} } = {}) {
+    let task = null;
+    while (!this.#closed) {
+      let open;
+      try {
+        task = await this.task(id, { timeout: 60 });
+        open = await this.admit(id, { timeout: 60 });
+      } catch (error) {
+        if (error.status === "storage") throw error;
+        continue;
+      }
+      if (open.status === "open") {
+        const now = this.#now(), due = now + this.#half(task, now, sourceTimeout) + this.#delay(task, now);
+        const value = await this.#ask(task, source, this.#half(task, now, sourceTimeout));
+        try {
+          onReceipt(await this.answer(id, value, { timeout: 0, due }));
+        } catch (error) {
+          if (error.status === "storage") throw error;
+        }
+      } else if (open.status === "refused" && !["not_open", "full"].includes(open.reason)) {
+        onReceipt(open);
+        if (open.reason === "closed") return;
+      }
+      await this.#sleep(untilNextRound(task, this.#now()));
+    }
+  }
+
+  #half(task, now, seconds) {
+    return Math.min(1000 * seconds, task.closes === undefined ? Infinity : Math.max(0, (task.closes - now) / 2));
+  }
+
+  async #ask(task, source, ms) {
+    try {
+      const value = await Promise.race([Promise.resolve().then(source), this.#sleep(ms).then(() => null)]);
+      checkType(task, value);
+      return value;
+    } catch {
+      return null; // a source that fails is a missing value
+    }
+  }
+
+  /** What this device has spent, and what it keeps. */
+  async ledger() {
+    let result;
+    await this.#update((state) => { result = statement(state, this.#limits); });
+    return result;
+  }
+
+  /** Admit another task under an id for which nothing was charged. */
+  async forget(id) {
+    await this.#update((state) => {
+      state.forget(id);
+      return { store: [[CACHE + id, null]] };
+    });
+  }
+
+  // ---- sending
+
+  #learn(state) {
+    for (const { id, entries } of state.tasks.values()) if (this.#options.keep && entries.some((it) => it.acked)) this.#keep(id);
+  }
+
+  #keep(id) {
+    if (this.#kept.has(id)) return;
+    this.#kept.add(id);
+    void this.#subscribe(recallTopic(id));
+  }
+
+  /** Send what is due; one run at a time. */
+  async #pump() {
+    this.#pumpAgain = true;
+    if (this.#pumping) return;
+    this.#pumping = true;
+    try {
+      while (this.#pumpAgain && this.#connection && !this.#closed) {
+        this.#pumpAgain = false;
+        await this.#sendDue();
+      }
+    } catch (error) {
+      this.trouble = error.message;
+      this.#changed();
+    } finally {
+      this.#pumping = false;
+    }
+  }
+
+  async #sendDue() {
+    const now = this.#now();
+    let entries = [];
+    await this.#update((state) => { entries = this.#entriesOf(state); });
+    const latest = (entry) => Math.min(entry.due, now + entry.delay); // a clock that was set back delays nothing
+    const due = entries.filter((it) => latest(it) <= now && !this.#inFlight.has(keyOf(it)) && !this.#isDone(it));
+    for (const entry of due.slice(0, WINDOW - this.#inFlight.size)) void this.#send(entry);
+    clearTimeout(this.#timer);
+    const next = Math.min(...entries.filter((it) => latest(it) > now).map((it) => latest(it) - now));
+    if (next < Infinity) this.#timer = setTimeout(() => this.#pump(), Math.min(next, NAP_MS));
+  }
+
+  /** Frames to be sent: those that were never acknowledged, and those that a recall asks for. */
+  #entriesOf(state) {
+    return [...state.tasks.values()].flatMap(({ id, entries, recall }) => entries.flatMap((it) => {
+      if (!it.acked) return [{ id, ...it, isRecalled: false }];
+      const due = recall.due[it.round];
+      return due === undefined || it.place !== this.#place ? [] : [{ id, ...it, due, delay: 1000 * recall.over, isRecalled: true }];
+    }));
+  }
+
+  /** Whether a frame was acknowledged, perhaps since the state was read. */
+  #isDone({ id, round, isRecalled: isAgain }) {
+    return (isAgain ? this.#resent : this.#acknowledged).get(id)?.has(round) ?? false;
+  }
+
+  async #send(entry) {
+    const connection = this.#connection, key = keyOf(entry);
+    this.#inFlight.add(key);
+    try {
+      await connection.publish(entry.topic, unhex(entry.frame));
+    } catch {
+      return; // the connection is lost: the next one sends the same bytes
+    } finally {
+      if (connection === this.#connection) this.#inFlight.delete(key);
+    }
+    const done = entry.isRecalled ? this.#resent : this.#acknowledged;
+    done.set(entry.id, (done.get(entry.id) ?? new Set()).add(entry.round));
+    this.#flushTimer ??= setTimeout(() => this.#writeAcknowledged().then(() => this.#pump(), () => {}), LINGER_MS);
+  }
+
+  /** Store acknowledgements, those of a few milliseconds together; of a recall, once all its frames are sent. */
+  async #writeAcknowledged() {
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = null;
+    const acknowledged = new Map([...this.#acknowledged].map(([id, rounds]) => [id, new Set(rounds)]));
+    await this.#update((state) => {
+      for (const [id, rounds] of acknowledged) state.acknowledge(id, rounds, { now: this.#now(), place: this.#place });
+      for (const [id, rounds] of this.#resent) {
+        const due = Object.keys(state.tasks.get(id)?.recall.due ?? {});
+        if (this.#closed || due.every((round) => rounds.has(Number(round)))) state.continueRecall(id, rounds);
+      }
+      state.expire({ now: this.#now(), keep: this.#options.keep });
+      this.#learn(state);
+    });
+    for (const [id, rounds] of acknowledged) for (const round of rounds) this.#acknowledged.get(id).delete(round);
+    this.#changed();
+  }
+
+  // ---- recalls
+
+  #receiveRecall(id, payload) {
+    clearTimeout(this.#recalls.get(id)?.timer);
+    this.#recalls.delete(id);
+    const recall = readRecall(payload);
+    if (!this.#kept.has(id) || recall?.task !== id) return;
+    this.#recalls.set(id, { recall, timer: null });
+    void this.#serve(id, recall).catch(() => {});
+  }
+
+  /** Serve a recall that is new, one of a task in an hour; a newer one waits, and replaces one that waits. */
+  async #serve(id, recall) {
+    const now = this.#now(), name = hex(recall.id), every = 1000 * this.#options.recallEvery;
+    const isCurrent = () => !this.#closed && this.#recalls.get(id)?.recall === recall;
+    let wait = 0, isNew = false;
+    await this.#writeAcknowledged();
+    await this.#update((state) => {
+      const record = state.tasks.get(id);
+      if (!isCurrent() || !record || record.recall.served.includes(name) || record.recall.id === name) return;
+      const asked = record.entries.filter((it) => it.acked && it.place === this.#place && isRecalled(recall, id, unhex(it.frame)));
+      wait = record.recall.began ? Math.min(record.recall.began + every - now, every) : 0;
+      if (!asked.length || wait > 0) return;
+      isNew = true;
+      const due = Object.fromEntries(asked.map((it) => [it.round, now + recallDelay(recall)]));
+      state.beginRecall(id, { now, name, spread: recall.spread, due });
+    });
+    if (isNew) {
+      this.#resent.delete(id);
+      await this.#pump();
+    } else if (wait > 0 && isCurrent()) {
+      const again = () => this.#serve(id, recall).catch(() => {});
+      this.#recalls.get(id).timer = setTimeout(again, Math.min(wait, NAP_MS));
+    }
+  }
+}
+
+const areSame = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+const keyOf = ({ id, round, isRecalled: isAgain }) => `${id} ${round} ${isAgain}`;
+const said = (task, body) => ({ body: body && body.map(Number), text: body && reportedText(task, body) });
+const copied = (receipt, changes) => Object.defineProperty({ ...receipt, ...changes }, "value", { value: receipt.value });
+
+/** Milliseconds until something may change about a task: at most a minute, for the clock may be set. */
+function untilNextRound(task, now) {
+  if (!task) return 1000;
+  if (task.opens !== undefined && now < task.opens) return Math.min(task.opens - now, NAP_MS);
+  if (!task.roundEvery || task.opens === undefined) return NAP_MS;
+  const every = 1000 * task.roundEvery;
+  return Math.min(every - ((now - task.opens) % every), NAP_MS);
+}

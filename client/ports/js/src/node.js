@@ -1,0 +1,183 @@
+// hush in node: import { Device, openDirectory, socketTo } from "hush-ldp/node".
+import * as fs from "node:fs";
+import { connect as connectTcp } from "node:net";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
+import { webcrypto } from "node:crypto";
+import { Device as AnyDevice } from "./device.js";
+import { webSocketTo } from "./mqtt.js";
+import { HushError, need } from "./numbers.js";
+
+globalThis.crypto ??= webcrypto; // node 18
+export * from "./index.js";
+
+/** A socket to "mqtt://host:1883", "mqtts://host:8883", "ws://…" or "wss://…"; `tls` has the options of node:tls. */
+export function socketTo(url, tls = {}) {
+  const { protocol, hostname: named, port } = new URL(url);
+  if (["ws:", "wss:"].includes(protocol)) return webSocketTo(url);
+  need(["mqtt:", "mqtts:"].includes(protocol), "argument", "the address does not begin with mqtt://, mqtts://, ws:// or wss://");
+  const isSecure = protocol === "mqtts:", host = named.replace(/^\[|\]$/g, ""), where = { host, port: Number(port) || (isSecure ? 8883 : 1883) };
+  return ({ onData, onClose }) => new Promise((resolve, reject) => {
+    const ready = () => resolve({ send: (bytes) => socket.write(bytes), close: () => socket.destroy() });
+    const socket = isSecure ? connectTls({ servername: host, ...where, ...tls }, ready) : connectTcp(where, ready);
+    socket.setNoDelay(true);
+    socket.on("data", onData);
+    socket.on("error", (error) => {
+      reject(new HushError("network", `no connection: ${error.message}`));
+      onClose(`the connection was lost: ${error.message}`);
+    });
+    socket.on("close", () => onClose("the connection was lost"));
+  });
+}
+
+/** A device, as in the browser; `url` may begin with mqtt:// or mqtts:// too, and `tls` has the options of node:tls. */
+export class Device extends AnyDevice {
+  constructor({ tls, ...options }) {
+    super({ socketTo: (url) => socketTo(url, tls), ...options });
+  }
+}
+
+// ---- a directory: one file for each record, and a lock
+
+const NAME = /^[a-z0-9][a-z0-9._-]{0,79}$/, LOCK = /^lock\.(\d{1,15})$/, ENDING = ".record";
+const STALE_MS = 60000, BEAT_MS = 10000;
+const failed = (error, directory) => new HushError("storage", `${directory} cannot be used: ${error.message}`);
+
+/** Write a file so that after a power cut there is the old one or the new one, whole. */
+function replaceFile(directory, name, bytes) {
+  const part = join(directory, `${name}.part`), file = fs.openSync(part, "w", 0o600);
+  try {
+    for (let at = 0; at < bytes.length; ) at += fs.writeSync(file, bytes, at);
+    fs.fsyncSync(file);
+  } finally {
+    fs.closeSync(file);
+  }
+  fs.renameSync(part, join(directory, name));
+  syncDirectory(directory);
+}
+
+function syncDirectory(directory) {
+  if (process.platform === "win32") return; // which has no such call
+  const file = fs.openSync(directory, "r");
+  try {
+    fs.fsyncSync(file);
+  } finally {
+    fs.closeSync(file);
+  }
+}
+
+const read = (path) => {
+  try {
+    return fs.readFileSync(path, "utf8").trim();
+  } catch {
+    return "";
+  }
+};
+/** When a process was started, by the kernel: a number that is used again has another time. */
+const startOf = (pid) => read(`/proc/${pid}/stat`).split(") ").at(-1).split(" ")[19] ?? "";
+const namespace = () => {
+  try {
+    return fs.readlinkSync("/proc/self/ns/pid");
+  } catch {
+    return "";
+  }
+};
+const me = () => ({ pid: process.pid, started: startOf(process.pid), boot: read("/proc/sys/kernel/random/boot_id"), namespace: namespace(), host: hostname() });
+
+/** Whether the process that holds a lock may still run. Elsewhere (in another container), only its heartbeat tells. */
+function isHeld(path) {
+  let holder;
+  try {
+    holder = JSON.parse(fs.readFileSync(path, "utf8"));
+  } catch {
+    holder = null; // it was killed while it wrote the lock, and had not begun
+  }
+  if (holder?.free) return false;
+  const mine = me(), isHere = holder && ["boot", "namespace", "host"].every((name) => holder[name] === mine[name]);
+  if (!isHere) return Date.now() - fs.statSync(path).mtimeMs < STALE_MS;
+  try {
+    process.kill(holder.pid, 0);
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+  return holder.pid !== process.pid ? startOf(holder.pid) === holder.started : HELD.has(path);
+}
+
+const HELD = new Set(); // of this process
+
+/**
+ * Take the lock of a directory: the file "lock.N" with the highest N. It is never removed, only followed by N + 1, which
+ * one process alone can make; so nobody removes the lock of another.
+ */
+function lock(directory) {
+  const numbers = () => fs.readdirSync(directory).flatMap((name) => LOCK.exec(name)?.slice(1).map(Number) ?? []).sort((a, b) => a - b);
+  const path = (number) => join(directory, `lock.${number}`);
+  for (let tries = 0; tries < 100; tries++) {
+    const last = numbers().at(-1) ?? 0, next = path(last + 1);
+    need(!last || !isHeld(path(last)), "storage", `${directory} is used by another process; give each device its own directory`);
+    try {
+      fs.writeFileSync(next, JSON.stringify(me()), { flag: "wx", mode: 0o600 });
+    } catch (error) {
+      if (error.code === "EEXIST") continue;
+      throw error;
+    }
+    if (numbers().at(-1) !== last + 1) {
+      fs.unlinkSync(next); // another has gone further meanwhile
+      continue;
+    }
+    for (const older of numbers()) if (older <= last) fs.rmSync(path(older), { force: true });
+    HELD.add(next);
+    return next;
+  }
+  throw new HushError("storage", `${directory} cannot be locked`);
+}
+
+/**
+ * Open a directory as a storage; it is made if it is missing. Rejects with a HushError "storage" if another process uses
+ * it, or it cannot be written. Do not delete it: it records what the device has spent.
+ */
+export async function openDirectory(directory) {
+  let held, broken = null;
+  const records = new Map();
+  try {
+    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+    held = lock(directory);
+    for (const name of fs.readdirSync(directory)) {
+      if (name.endsWith(".part")) fs.rmSync(join(directory, name));
+      else if (name.endsWith(ENDING)) records.set(name.slice(0, -ENDING.length), new Uint8Array(fs.readFileSync(join(directory, name))));
+    }
+  } catch (error) {
+    throw error instanceof HushError ? error : failed(error, directory);
+  }
+  const beat = setInterval(() => fs.utimes(held, new Date(), new Date(), () => {}), BEAT_MS);
+  beat.unref();
+  const store = (name, bytes) => {
+    need(NAME.test(name), "storage", `${name} is not the name of a record`);
+    if (bytes) replaceFile(directory, name + ENDING, bytes);
+    else {
+      fs.rmSync(join(directory, name + ENDING), { force: true });
+      syncDirectory(directory);
+    }
+  };
+  return {
+    async update(step) {
+      if (broken) throw broken;
+      for (const [name, bytes] of step(records)) {
+        try {
+          store(name, bytes);
+        } catch (error) { // what is on the disk is not known now: a restart reads it
+          throw (broken = failed(error, directory));
+        }
+        if (bytes) records.set(name, bytes);
+        else records.delete(name);
+      }
+    },
+    async close() {
+      if (!HELD.delete(held)) return;
+      clearInterval(beat);
+      fs.writeFileSync(held, '{"free":true}');
+      broken = new HushError("storage", `${directory} is closed`);
+    },
+  };
+}
