@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 from stored import counted_ids
 
+from hush_aggregator.store import SqliteReader
 from hush_common.task import make_task
 from hush_common.wire import Report, encode_frame
 
@@ -79,6 +80,11 @@ class Server:
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8") if self._log.exists() else ""
 
+    def steps(self) -> list[int]:
+        """The counts of the steps of the round."""
+        with SqliteReader(self.store) as reader:
+            return [step.n for step in reader.steps(HEIGHTS.digest, 0)]
+
     def counted(self) -> tuple[int, int]:
         """Rows, and n of the tally, at one moment."""
         ids, n = counted_ids(self.store)
@@ -103,6 +109,7 @@ def test_a_report_counts_once_however_often_the_aggregator_is_killed(
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
         rows, n = server.counted()
         assert rows == n
+        assert all(step <= n for step in server.steps())
         on_the_way += 0 < n < REPORTS
         server.start()
     assert on_the_way >= KILLS // 2  # or else the kills came too late to prove anything
@@ -113,6 +120,8 @@ def test_a_report_counts_once_however_often_the_aggregator_is_killed(
         time.sleep(0.02)
     assert server.end(signal.SIGTERM) == 0
     assert server.counted() == (REPORTS, REPORTS)
+    assert server.steps()[-1] == REPORTS
+    assert len(server.steps()) <= 2  # an hour may have ended meanwhile
     with closing(sqlite3.connect(server.store)) as reader:
         (moments_text,) = reader.execute("SELECT moments FROM tally").fetchone()
         reasons = {reason for (reason,) in reader.execute("SELECT reason FROM refusal")}
