@@ -1,18 +1,24 @@
 """A store with one task of every kind that the page can show, for its tests and for its picture."""
 
+import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from hush_aggregator.estimate import estimate
+from hush_aggregator.result import Result
+from hush_aggregator.steps import step_of
 from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator.store.steps import hours_until
 from hush_common.rng import SystemRng
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal
 
-__all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "fill", "values_of"]
+__all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "count_over_time", "fill", "values_of"]
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onclick='alert(3)' &amp; ]]> à̴̵̶̷̸̡̢̧̨̛̖̗̘̙̜̝̞̟̠̣̤̥̦̩̪̫̬̭̮̯̰̱̲̳̹̺̻̼͇͈͉͍͎́̂̃̄̅̆̇̈̉̊̋̌̍̎̏̐̑̒̓̔ שלום عربي"
 OPENED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -125,13 +131,43 @@ def count(store: SqliteStore, task: Task, values: Iterable[object], round_: int 
         store.commit([Accepted(task, round_, ids, np.array(bodies, dtype=np.int64))], {})
 
 
+def count_over_time(
+    store: SqliteStore, task: Task, values: Sequence[object], *, length: timedelta, now: datetime, round_: int = 0
+) -> None:
+    """Count values spread over the time before now, more by day than by night, with steps as an aggregator writes."""
+    hours = length // timedelta(hours=1)
+    weights = [1 + 0.8 * math.sin((k + now.hour - hours) / 24 * 2 * math.pi - 2) for k in range(hours + 1)]
+    ends = [round(len(values) * part / sum(weights)) for part in itertools.accumulate(weights)]
+    first = 0
+    for k, end in enumerate(ends):
+        count(store, task, values[first:end], round_)
+        if end > first:
+            made = estimate(task, store.tally(task.digest, round_), 0.95)
+            at = now - timedelta(hours=hours - k)
+            store.put_steps([step_of(Result(task, round_, made, {}, 0.95, at))])
+        first = end
+    store.thin_steps(hours_until(int(now.timestamp())))
+
+
+_OVER_TIME = {
+    "heights": timedelta(hours=30),
+    "remote-work": timedelta(days=12),
+    "way-to-work": timedelta(days=3),
+    "closed": timedelta(days=40),
+}
+
+
 def fill(path: Path, counts: Mapping[str, int] = COUNTS) -> None:
     """Write a store with all the tasks, and so many reports of each."""
     with SqliteStore(path) as store:
         for task in TASKS:
             store.add_task(task)
             for round_ in range(min(task.rounds, 9)):
-                count(store, task, values_of(task, counts.get(task.id, 0), seed=round_), round_)
+                values = values_of(task, counts.get(task.id, 0), seed=round_)
+                if task.id in _OVER_TIME:
+                    count_over_time(store, task, values, length=_OVER_TIME[task.id], now=datetime.now(UTC))
+                else:
+                    count(store, task, values, round_)
         refused = {Refusal.DUPLICATE: 41, Refusal.WRONG_DIGEST: 3, Refusal.QUOTA: 12}
         store.commit([], {("heights", reason): n for reason, n in refused.items()})
         store.close_task("closed")

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import httpx
 from PIL import Image
 from playwright.sync_api import Browser
 
@@ -19,23 +18,10 @@ import page_tasks  # noqa: E402 - it lies beside this folder
 from page_browser import browsing  # noqa: E402 - as above
 from page_server import served  # noqa: E402 - as above
 
-from hush_aggregator.store import SqliteStore  # noqa: E402 - as above
-
 PICTURE = ROOT / "docs/images/page.png"
 WIDTHS = (390, 768, 1440)
 THEMES = ("light", "dark")
 TASK = page_tasks.TASKS[0]
-
-
-def watched(store: Path, address: str, until: int) -> None:
-    """Count reports, looking in between, so that there is a history."""
-    n, values = 0, page_tasks.values_of(TASK, until)
-    while n < until:
-        more = min(until, n + max(20, n // 6))
-        with SqliteStore(store) as counting:
-            page_tasks.count(counting, TASK, values[n:more])
-        n = more
-        httpx.get(f"{address}/tasks/{TASK.id}").raise_for_status()
 
 
 def shot(browser: Browser, address: str, width: int, theme: str, path: Path, *, height: int = 0) -> None:
@@ -53,9 +39,8 @@ def main() -> None:
     folder = arguments.parse_args().all
     with tempfile.TemporaryDirectory() as scratch:
         store = Path(scratch) / "hush.sqlite3"
-        page_tasks.fill(store, {**page_tasks.COUNTS, TASK.id: 0})
+        page_tasks.fill(store)
         with served(store) as address, browsing() as browser:
-            watched(store, address, page_tasks.COUNTS[TASK.id])
             if folder is None:
                 shot(browser, f"{address}/tasks/{TASK.id}", 1180, "light", PICTURE, height=1060)
                 with Image.open(PICTURE) as drawn:

@@ -330,7 +330,6 @@ class StoreService:
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
         self._results: OrderedDict[tuple[bytes, int], _Calculated] = OrderedDict()
-        self.on_result: Callable[[Result], object] = lambda _: None
         self._turn = asyncio.Semaphore(_CONCURRENT)
         self._order = count()
         self._asking: dict[tuple[bytes, int | None], _Turn] = {}
@@ -375,7 +374,6 @@ class StoreService:
                 made = await self._estimator(task, counted.tally, self.confidence)
             result = result_of(counted, made, self.confidence, utc_now())
             self._results[key] = _Calculated(counted, result)
-            self.on_result(result)
             while len(self._results) > _CACHED:
                 self._results.popitem(last=False)
             return result

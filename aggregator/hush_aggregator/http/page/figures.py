@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from math import ceil, floor, log10
+from typing import TypeVar
 
 from hush_aggregator.estimate.estimates import (
     ANYTIME,
@@ -16,7 +18,7 @@ from hush_aggregator.estimate.estimates import (
 )
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
-from hush_aggregator.http.page.view import Point, TaskStatus, TaskView, folded
+from hush_aggregator.http.page.view import TaskStatus, TaskView, folded
 from hush_aggregator.presentation import MONITOR, NumberFormat, ReportProblem, interval_name, report_problems
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, whole
@@ -39,8 +41,9 @@ _ROOM = 0.08
 _DOTTED = 16  # a line of more points has a dot only at its end
 _TOP = 3
 _MOST_REPORTS = 10**10
-_FEW = 3
 _TABLED = 12
+
+T = TypeVar("T")
 
 PARTS_LISTED = 256
 """The maximum number of categories or coordinates on one page."""
@@ -89,7 +92,8 @@ class Chart:
     band: Sequence[tuple[float, float]]
     line: Sequence[tuple[float, float]]
     up: Sequence[str]  # numbers of the vertical axis, from the top
-    across: tuple[str, str]  # words at its ends
+    across: Sequence[str]  # words at both ends; with a span, at the beginning of equal parts
+    is_divided: bool = False  # whether it has equal parts
 
     @classmethod
     def of(
@@ -98,16 +102,28 @@ class Chart:
         points: Sequence[tuple[float, float, Interval | None]],
         words: tuple[str, str],
         up: Sequence[str],
-        across: tuple[str, str],
+        across: Sequence[str],
+        *,
+        span: tuple[float, float] | None = None,
     ) -> "Chart":
-        """Draw points: the place from left to right, the value, and an interval if there is one."""
+        """Draw points: the place from left to right, the value, and an interval if there is one.
+
+        From left to right it reaches from the first point to the last, or over `span`, in equal parts.
+        """
+        start, end = span or (points[0][0], points[-1][0])
 
         def at(x: float, value: float) -> tuple[float, float]:
-            return (x - points[0][0]) / (points[-1][0] - points[0][0]) * _WIDTH, _HEIGHT - axis.place(value, _HEIGHT)
+            return (x - start) / (end - start) * _WIDTH, _HEIGHT - axis.place(value, _HEIGHT)
 
         banded = [(x, interval) for x, _, interval in points if interval is not None]
         edge = [at(x, high) for x, (_, high) in banded] + [at(x, low) for x, (low, _) in reversed(banded)]
-        return cls(*words, edge, [at(x, value) for x, value, _ in points], up, across)
+        line = [at(x, value) for x, value, _ in points]
+        return cls(*words, edge, line, up, across, is_divided=span is not None)
+
+    @property
+    def parts(self) -> Sequence[float]:
+        """Where its equal parts begin."""
+        return [k * _WIDTH / len(self.across) for k in range(len(self.across))] if self.is_divided else []
 
     @property
     def dots(self) -> Sequence[tuple[float, float]]:
@@ -249,7 +265,7 @@ class RoundFigures:
         """What to say before the interval: it may rule nothing out, and the reports may be wrong."""
         if self.problems:
             return "if all these reports were correct,"
-        low, high = _limits(self.view.task)
+        low, high = limits_of(self.view.task)
         is_idle = self.interval is not None and self.interval[0] <= low and high <= self.interval[1]
         return "so far anything from" if is_idle else "probably"
 
@@ -259,7 +275,7 @@ class RoundFigures:
         mean, interval = self.result.mean, self.interval
         if mean is None or interval is None or self.problems:
             return None
-        low, high = _limits(self.view.task)
+        low, high = limits_of(self.view.task)
         if interval[0] <= low or high <= interval[1]:
             return None  # cut off at a bound: it says less than its width
         return max(mean - interval[0], interval[1] - mean)
@@ -280,11 +296,11 @@ class RoundFigures:
 
     @property
     def axis(self) -> Axis:
-        return Axis(*_limits(self.view.task))
+        return Axis(*limits_of(self.view.task))
 
     @property
     def ends(self) -> list[str]:
-        return [exact(end, scale=self.wording.factor) for end in _limits(self.view.task)]
+        return [exact(end, scale=self.wording.factor) for end in limits_of(self.view.task)]
 
     @property
     def bands(self) -> list[tuple[str, Interval]]:
@@ -306,7 +322,7 @@ class RoundFigures:
     @property
     def beyond(self) -> str:
         """What to say of an estimate outside its domain; empty for others."""
-        low, high = _limits(self.view.task)
+        low, high = limits_of(self.view.task)
         if self.result.mean is None or low <= self.result.mean <= high:
             return ""
         if self.problems:
@@ -382,32 +398,18 @@ class RoundFigures:
         return about(target, next((part.methods[target] for part in self.result.parts if target in part.methods), ""))
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How the estimate came about as reports arrived: a chart, and the same as a table."""
+def name_time(time: datetime) -> str:
+    """Return a time (UTC) to a minute, for a person."""
+    return f"{time.day} {time:%b %Y, %H:%M}"
 
-    chart: Chart
-    rows: Sequence[tuple[str, str, str]]
 
-    @classmethod
-    def of(cls, view: TaskView) -> "Course | None":
-        """Return the course; None if fewer than three estimates are known."""
-        points = view.history
-        axis = Axis.around([point.band for point in points], [point.value for point in points], _limits(view.task))
-        if len(points) < _FEW or axis is None or view.result is None:
-            return None
-        first, last = points[0], points[-1]
-        wording = NumberFormat.of(view.result)
-        said = f"After {whole(first.n)} reports {wording.interval(*first.band)}"
-        chart = Chart.of(
-            axis,
-            [(math.log(point.n), point.value, point.band) for point in points],
-            ("The interval as reports arrived", f"{said}; after {whole(last.n)} {wording.interval(*last.band)}."),
-            _marks(axis, wording),
-            (f"{whole(first.n)} reports", f"{whole(last.n)} reports"),
-        )
-        rows = [(whole(one.n), wording.value(one.value), wording.interval(*one.band)) for one in _spread(points)]
-        return cls(chart, rows)
+def name_round(task: Task, number: int) -> str:
+    """Return the day on which a round opens, with the hour if rounds are shorter; empty if it is unknown."""
+    opens = task.round_opens(number)
+    if opens is None or task.round_every is None:
+        return ""
+    opens = opens.astimezone(UTC)
+    return f"{opens.day} {opens:%b %Y}" if task.round_every >= timedelta(days=1) else name_time(opens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +421,11 @@ class RoundRow:
     interval: Interval | None
     wording: NumberFormat
 
+    @property
+    def day(self) -> str:
+        """When the round opens; empty if it is unknown."""
+        return name_round(self.result.task, self.result.round)
+
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
@@ -427,6 +434,10 @@ class Rounds:
     caption: str
     rows: Sequence[RoundRow]
     chart: Chart | None
+
+    @property
+    def has_days(self) -> bool:
+        return any(row.day for row in self.rows)
 
     @classmethod
     def of(cls, view: TaskView) -> "Rounds":
@@ -444,7 +455,7 @@ class Rounds:
 def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
     known = [(row, row.result.mean) for row in rows if row.result.n and row.result.mean is not None]
     intervals = [row.interval for row, _ in known if row.interval is not None]
-    axis = Axis.around(intervals, [mean for _, mean in known], _limits(view.task))
+    axis = Axis.around(intervals, [mean for _, mean in known], limits_of(view.task))
     if len(known) <= 1 or axis is None:
         return None
     first, last = known[0][0].result.round, known[-1][0].result.round
@@ -453,8 +464,8 @@ def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
         axis,
         [(row.result.round, mean, row.interval) for row, mean in known],
         ("The rounds one after the other", said),
-        _marks(axis, known[-1][0].wording),
-        (f"round {first}", f"round {last}"),
+        axis_marks(axis, known[-1][0].wording),
+        (name_round(view.task, first) or f"round {first}", name_round(view.task, last) or f"round {last}"),
     )
 
 
@@ -487,7 +498,7 @@ def primary(intervals: Intervals, methods: Mapping[str, str], *, final: bool) ->
     return next((target for target in wanted if target in intervals), None)
 
 
-def _limits(task: Task) -> Interval:
+def limits_of(task: Task) -> Interval:
     """Return the least and the largest value of a number or a bit."""
     return task.domain.parts[0].axis
 
@@ -518,15 +529,15 @@ def _rows(task: Task, result: Result) -> Iterator[PartFigures]:
         )
 
 
-def _marks(axis: Axis, wording: NumberFormat) -> list[str]:
+def axis_marks(axis: Axis, wording: NumberFormat) -> list[str]:
     """Return the numbers of a vertical axis, from the top, with two digits of half its length."""
     half = axis.high / 2 - axis.low / 2
     marks = replace(wording, decimals=NumberFormat.measured("", half * wording.factor, 2).decimals)
     return [marks.value(value) for value in (axis.high, axis.low / 2 + axis.high / 2, axis.low)]
 
 
-def _spread(points: Sequence[Point]) -> list[Point]:
-    """Return at most a dozen of the points, with the first and the last."""
+def spread(points: Sequence[T]) -> list[T]:
+    """Return at most a dozen of these, with the first and the last."""
     if len(points) <= _TABLED:
         return list(points)
     step = (len(points) - 1) / (_TABLED - 1)

@@ -20,9 +20,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hush_aggregator.explain import certainty, largest_loss
-from hush_aggregator.http.page.figures import FAILURES, Course, PartsPage, RoundFigures, Rounds, band_of, meaning
+from hush_aggregator.http.page.figures import FAILURES, PartsPage, RoundFigures, Rounds, band_of, meaning, name_round
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
+from hush_aggregator.http.page.timeline import Rate, TimeCourse, forecast
 from hush_aggregator.http.page.view import ListedState, ListOrder, TaskListing, TaskSearch, TaskView, TaskViews
 from hush_aggregator.result import utc_now
 from hush_common.epsilon import decimal_text
@@ -115,6 +116,7 @@ def _environment() -> Environment:
         "machine": lambda value: repr(float(value)),
         "meaning": meaning,
         "moment": _moment,
+        "round_name": name_round,
         "points": lambda points: " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
         "px": lambda length: f"{round(length, 2):g}",
         "sanitize": sanitize,
@@ -219,6 +221,7 @@ def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice
     """Render the page of one task."""
     choice = choice or Choice()
     figures = RoundFigures.of(view)
+    goal = None if figures is None or figures.parts else figures.goal(choice.goal)
     return ENVIRONMENT.get_template("task.html").render(
         view=view,
         figures=figures,
@@ -226,8 +229,10 @@ def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice
         if figures is None
         else PartsPage.of(figures.parts, choice.text, choice.start, in_order=bool(choice.order)),
         asked=choice.asked,
-        goal=None if figures is None or figures.parts else figures.goal(choice.goal),
-        course=Course.of(view),
+        goal=goal,
+        forecast="" if goal is None or goal.reports is None else forecast(view, goal.reports),
+        rate=Rate.of(view),
+        course=TimeCourse.of(view),
         rounds=Rounds.of(view),
         label=PrivacyLabel.of(view),
         here=here,

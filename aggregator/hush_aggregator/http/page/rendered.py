@@ -38,7 +38,8 @@ class RenderedPages:
 def shown_of(view: TaskView) -> Shown:
     """Return what a page depends on of a task. Equal results are one object, because they are calculated once."""
     status = view.state, view.origin, view.status, view.ended, view.n, view.latest
-    return (*status, view.task, view.result, *view.rounds, None, *view.history)
+    steps = (len(view.steps), view.steps[-1].until, view.steps[-1].n) if view.steps else ()
+    return (*status, view.task, view.result, *view.rounds, None, *steps)
 
 
 _VALUES = (int, str)

@@ -3,17 +3,15 @@
 import asyncio
 import json
 import unicodedata
-from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
 
-from hush_aggregator.estimate.estimates import ANYTIME, Interval
 from hush_aggregator.explain import release_rule
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result, RoundCounts, read_round
-from hush_aggregator.store.base import WHOLE_TASK, Origin, StoreReader, TaskRow, TaskState
+from hush_aggregator.store.base import WHOLE_TASK, Origin, Step, StoreReader, TaskRow, TaskState
 from hush_common.task import Task
 
 CARDS = 24
@@ -26,8 +24,6 @@ _ROUNDS = 24
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
 _PATIENCE_OF_ONE_S = 5.0
 _CLOSED_LAST = {TaskState.OPEN: 0, TaskState.WITHDRAWN: 1, TaskState.CLOSED: 2}
-_GROWTH = 12 / 11
-_REMEMBERED = 1024
 
 
 class TaskStatus(Enum):
@@ -46,15 +42,6 @@ class TaskStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """The estimate after `n` reports, with its anytime interval."""
-
-    n: int
-    value: float
-    band: Interval
-
-
-@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task, one of its rounds, and the last rounds, the oldest first (none of a task with one round)."""
 
@@ -67,7 +54,7 @@ class TaskView:
     n: int = 0
     rounds: Sequence[Result] = field(default=())
     latest: int = 0  # the latest round with a report
-    history: Sequence[Point] = field(default=())
+    steps: Sequence[Step] = field(default=())  # of the round that is shown
 
     @property
     def status(self) -> TaskStatus:
@@ -104,40 +91,6 @@ class TaskView:
     @property
     def title(self) -> str:
         return self.task.title.strip() or self.task.id
-
-
-class History:
-    """Earlier estimates of the rounds that were read last, by the number of reports and never by time.
-
-    A store keeps neither times nor earlier estimates. This remembers what was public anyway, thinned out so that
-    neighbours differ by a twelfth of the reports, until the process ends. For the thread of the event loop.
-    """
-
-    def __init__(self) -> None:
-        self._points: OrderedDict[tuple[bytes, int], list[Point]] = OrderedDict()
-
-    def add(self, result: Result) -> None:
-        """Remember an estimate. Estimates of a round arrive in the order in which they were counted."""
-        band = result.intervals.get(ANYTIME)
-        if result.mean is None or band is None:
-            return
-        key = result.task.digest, result.round
-        points = self._points.setdefault(key, [])
-        self._points.move_to_end(key)
-        while len(self._points) > _REMEMBERED:
-            self._points.popitem(last=False)
-        if points and result.n < points[-1].n:
-            points.clear()  # the store was restored from a backup
-        if points and result.n == points[-1].n:
-            points.pop()
-        elif len(points) > 1 and points[-1].n < points[-2].n * _GROWTH:
-            points.pop()  # it was kept only because it was the last
-        points.append(Point(result.n, result.mean, band))
-
-    def until(self, result: Result) -> Sequence[Point]:
-        """Return what is known of a round, up to this estimate of it."""
-        points = self._points.get((result.task.digest, result.round), ())
-        return tuple(point for point in points if point.n <= result.n)
 
 
 class ListedState(StrEnum):
@@ -205,11 +158,7 @@ class TaskViews:
     """Reads views from a store."""
 
     reading: StoreService
-    history: History = field(default_factory=History)
     _making: set[asyncio.Task[Result]] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.reading.on_result = self.history.add
 
     async def some(self, search: TaskSearch, now: datetime) -> TaskListing:
         """Return a page of the tasks that are searched for."""
@@ -247,23 +196,27 @@ class TaskViews:
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""
 
-        def read(store: StoreReader) -> tuple[TaskRow, bool, int, int] | None:
+        def read(store: StoreReader) -> tuple[tuple[TaskRow, bool, int, int], list[Step]] | None:
             row = store.task_row(task_id)
-            return None if row is None or not row.payload else _facts(store, row)
+            if row is None or not row.payload:
+                return None
+            facts = _facts(store, row)
+            return facts, store.steps(row.digest, facts[2] if round_ is None else round_)
 
-        facts = await self.reading.run(read)
-        if facts is None:
+        found = await self.reading.run(read)
+        if found is None:
             return None
-        row, ended, latest, n = facts
+        (row, ended, latest, n), steps = found
         task = self.reading.task(row.digest, row.payload)
         if round_ is not None and not 0 <= round_ < task.rounds:
             return None
         last = range(max(0, latest + 1 - _ROUNDS), latest + 1) if task.rounds > 1 else range(0)
         wanted = [self.reading.result(task, round_), *(self.reading.result(task, number) for number in last)]
         result, *rounds = await self._within(_PATIENCE_OF_ONE_S, wanted)
-        points = () if result is None else self.history.until(result)
         known = [one for one in rounds if one is not None]
-        return TaskView(task, row.state, row.origin, ended, now, result, n, known, latest, points)
+        if result is not None and round_ is None and result.round != latest:
+            steps = []  # a report of the next round has come meanwhile
+        return TaskView(task, row.state, row.origin, ended, now, result, n, known, latest, steps)
 
     async def _within(self, patience_s: float, wanted: Sequence[Coroutine[None, None, Result]]) -> list[Result | None]:
         """Return the results that are ready in time; the others go on being made."""
