@@ -52,6 +52,7 @@ def run(
     ] = 10.0,
     jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Devices that run at the same time.")] = 4,
     websockets: Annotated[bool, typer.Option("--websockets", help="The broker speaks MQTT over WebSockets.")] = False,
+    first: Annotated[bool, typer.Option("--first", help="Stop at the first fault.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Check that a program is a correct device: play its broker and its aggregator. Exit 1: it breaks a rule.
@@ -62,7 +63,7 @@ def run(
         raise OptionError("COMMAND", "is missing; write the program that is to be checked after --")
     check_names(check or ())
     with tempfile.TemporaryDirectory(prefix="hush-conform-") as directory, show_checks() as tell:
-        setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets, batch)
+        setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
         done = run_to_end(conform(setup, Order(check or (), require or (), samples, seconds), tell))
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False))

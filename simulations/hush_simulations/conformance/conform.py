@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hush_common.errors import OptionError
 from hush_common.suggestion import meant
-from hush_simulations.conformance.checks import answers, recalls, refusals, rounds, sending
+from hush_simulations.conformance.checks import answers, noise, recalls, refusals, rounds, sending, times
 from hush_simulations.conformance.checks.check import Check, Knowledge
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import Conformance, Finding
@@ -17,6 +17,8 @@ CHECKS: Sequence[Check] = (
     *rounds.CHECKS,
     *recalls.CHECKS,
     *refusals.CHECKS,
+    *times.CHECKS,
+    *noise.CHECKS,
 )
 """In the order in which they run; the first one measures how long an answer takes."""
 
@@ -53,13 +55,14 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
     chosen = [check for check in CHECKS if check.name == _FIRST or not order.checks or check.name in order.checks]
     knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[Finding]()
     for number, check in enumerate(chosen):
-        if number and not setup.slowest:
+        is_over = setup.stops and any(finding.faults for finding in findings)
+        if is_over or (number and not setup.slowest):
             findings.append(Finding(check.name, check.title, "not run"))
             continue
         tell(check.name, number, len(chosen))
         began = time.monotonic()
         outcome = await check.run(knowledge)
-        (knowledge.supported if outcome.status != "not supported" else knowledge.missing).add(check.name)
+        (knowledge.supported if outcome.is_supported else knowledge.missing).add(check.name)
         faults, remarks = tuple(outcome.faults), tuple(outcome.remarks)
         findings.append(Finding(check.name, check.title, outcome.status, faults, remarks, time.monotonic() - began))
     missing = tuple(name for name in order.require if name not in knowledge.supported)

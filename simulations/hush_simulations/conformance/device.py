@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hush_common.recall import Recall, encode_recall
 from hush_common.topics import recall_topic, report_topic, task_topic
+from hush_common.wire import Frame, decode
 from hush_simulations.conformance.broker import Broker, Publication
 from hush_simulations.conformance.program import Place, Program
 
@@ -28,10 +29,10 @@ class Setup:
     websockets: bool = False
     batch: int = 1  # tasks that one run of the program answers
     max_epsilon: str = "4"
+    stops: bool = False  # whether the first fault is enough
     #: Seconds from the delivery of a task to its answer, at most so far: how long silence is waited for.
     slowest: float = 0.0
-    ends: bool | None = None  # whether the program ends when its work is done; None is not known yet
-    outputs: list[Path] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)  # of all reports, each once
     numbers: Iterator[int] = field(default_factory=itertools.count)
     room: asyncio.Semaphore = field(init=False)
 
@@ -53,11 +54,11 @@ class Setup:
             async with Broker().running(websockets=self.websockets) as broker:
                 device = Device(self, broker, directory, tasks=tasks, sender=f"conform-{number}", spread=spread)
                 device.set_value(value)
-                self.outputs.append(device.output)
                 try:
                     yield device
                 finally:
                     await device.kill()
+                    self.ids += device.ids
 
 
 class Device:
@@ -102,8 +103,15 @@ class Device:
         return list(dict.fromkeys(one.payload for one in self.reports))
 
     def delay(self, task: str) -> float:
-        """Return the seconds from the delivery of a task to the first report."""
-        return self.reports[0].at - self.broker.delivered.get(task_topic(task), self.started)
+        """Return the seconds from the delivery of a task to its first report."""
+        sent = next(one.at for one in self.reports if one.topic == self.topic(task) or len(self.tasks) == 1)
+        return sent - self.broker.delivered.get(task_topic(task), self.started)
+
+    @property
+    def ids(self) -> list[bytes]:
+        """The ids of the reports in all different messages."""
+        frames = [decode(payload) for payload in self.frames]
+        return [report.id for frame in frames if isinstance(frame, Frame) for report in frame.reports]
 
     async def start(self) -> None:
         """Start the program if it does not run."""
@@ -121,6 +129,8 @@ class Device:
             max_epsilon=self.setup.max_epsilon,
             spread=f"{self.spread:g}",
         )
+        self.broker.delivered.clear()  # this run has to get its tasks first
+        self.broker.delivered.clear()  # this run has to get its tasks first
         self.started = time.monotonic()
         self._program = await Program.start(self.setup.command, place, self.output)
         self._watcher = asyncio.create_task(self._watch(self._program), name="conform-watch")

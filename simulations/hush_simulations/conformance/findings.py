@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Self
 
-Status = Literal["passed", "failed", "not supported", "not run"]
+Status = Literal["passed", "failed", "not supported", "not judged", "not run"]
 
 
 class Rule(Enum):

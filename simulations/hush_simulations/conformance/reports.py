@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from hush_common.task import Task
+from hush_common.topics import task_of_report_topic
 from hush_common.wire import Frame, Refusal, decode
 from hush_simulations.conformance.broker import Publication
 from hush_simulations.conformance.device import Device
@@ -23,9 +24,13 @@ def body_of(publication: Publication) -> tuple[int, ...]:
     return () if frame is None else frame.reports[0].body
 
 
-def inspect(device: Device, task: Task, *, rounds: range = range(1)) -> list[Fault]:
-    """Return what is wrong with the messages of a device that was asked one task; each fault once."""
-    found = [fault for one in device.reports for fault in _faults(one, device, task, rounds)]
+def inspect(device: Device, *asked: Task, rounds: range = range(1)) -> list[Fault]:
+    """Return what is wrong with the messages of a device that was asked some tasks; each fault once."""
+    known = {task.id: task for task in asked}
+    found = list[Fault]()
+    for one in device.reports:
+        task = known.get(task_of_report_topic(one.topic) or "", asked[0])
+        found += _faults(one, device, task, rounds)
     found += [Fault(Rule.MQTT, f"the device {fault}") for fault in device.broker.faults]
     used = device.broker.client_ids
     if len(set(used)) < len(used):

@@ -31,6 +31,14 @@ VALUES: Mapping[str, Sequence[str | None]] = {
 }
 """Values of each kind that a device is given, as text; None is a missing one. The first one is legal."""
 
+EXTREMES: Mapping[str, Sequence[str | None]] = {
+    "number": ("120", "220", "1e9", None),
+    "bit": ("no", "yes", None),
+    "category": ("car", "on foot", "submarine"),
+    "vector": ("120,120", "220,220", "nan,999"),
+}
+"""The values whose noise is sampled: two that are far apart, one beyond the bounds, and none."""
+
 
 def task(name: str, **fields: object) -> Task:
     """Return a legal task as published: by default a number at epsilon 1, with its own purpose."""

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from hush_common.formatting import significant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Styled, Table
-from hush_simulations.conformance.findings import Conformance, Fault, Finding, Status
+from hush_simulations.conformance.findings import Conformance, Finding, Status
 
-_STYLES: dict[Status, str] = {"passed": "green", "failed": "red", "not supported": "dim", "not run": "dim"}
+_STYLES: dict[Status, str] = {"passed": "green", "failed": "red", "not supported": "dim"}
+_SHOWN = 3  # faults of one rule
+_STYLES |= {"not judged": "dim", "not run": "dim"}
 
 
 def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
@@ -16,10 +18,7 @@ def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
     yield Table([Column("check"), Column("result"), Column("the device …"), Column("s", right=True)], rows)
     for finding in done.findings:
         if finding.faults:
-            yield Sentence("")
-            yield Sentence(f"{finding.check}: {finding.title}", "bold", hanging=2)
-            for fault in finding.faults:
-                yield from _fault(fault)
+            yield from _broken(finding)
     if any(finding.remarks for finding in done.findings):
         yield Sentence("")
         for finding in done.findings:
@@ -36,10 +35,17 @@ def _row(finding: Finding) -> Row:
     return Row([finding.check, Styled(finding.status, _STYLES[finding.status]), finding.title, seconds])
 
 
-def _fault(fault: Fault) -> Iterator[Renderable]:
-    yield Sentence(f"- {fault.what}.", "red", indent=2, hanging=2)
-    yield Sentence(f"Why it matters: {fault.rule.why}.", indent=4, hanging=2)
-    yield Sentence(f"What to do: {fault.rule.remedy}.", indent=4, hanging=2)
+def _broken(finding: Finding) -> Iterator[Renderable]:
+    """Yield the faults of a check, by the rule that they break."""
+    yield Sentence("")
+    yield Sentence(f"{finding.check}: {finding.title}", "bold", hanging=2)
+    for rule in dict.fromkeys(fault.rule for fault in finding.faults):
+        found = [fault.what for fault in finding.faults if fault.rule is rule]
+        yield from (Sentence(f"- {what}.", "red", hanging=2) for what in found[:_SHOWN])
+        if len(found) > _SHOWN:
+            yield Sentence(f"- and {len(found) - _SHOWN} more like these; --json has all of them.", "red", hanging=2)
+        yield Sentence(f"Why it matters: {rule.why}.", indent=4, hanging=2)
+        yield Sentence(f"What to do: {rule.remedy}.", indent=4, hanging=2)
 
 
 def _verdict(done: Conformance) -> str:

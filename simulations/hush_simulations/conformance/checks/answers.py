@@ -25,7 +25,7 @@ def silent(device: Device, when: str) -> Fault:
     return Fault(Rule.ANSWERS, f"{when}: no report within {device.setup.timeout:g} s{code}{why}")
 
 
-_SHORT_RUN = 3.0
+_SHORT_RUN = 1.0
 """Seconds after its first report within which a program that ends by itself has ended."""
 
 
@@ -45,7 +45,7 @@ async def _answer(knowledge: Knowledge) -> Outcome:
         await device.kill()
         await device.run_idle(lambda: len(device.frames) > 1)
         faults = inspect(device, asked) + changed(device, "after a restart")
-    faults += await together([_old_broker(setup)])
+    faults += await _old_broker(setup)
     remark = f"first report {knowledge.answers:.2g} s after the start of the program"
     remark += "; it keeps running" if knowledge.lasts is None else f"; it ends after {knowledge.lasts:.2g} s"
     return Outcome(list(dict.fromkeys(faults)), [remark])
@@ -67,11 +67,12 @@ async def _values(knowledge: Knowledge) -> Outcome:
     seen: list[_Seen] = []
     kinds = [kind for kind in DOMAINS if await _supports(knowledge, kind)]
     faults = await together(
-        _value(knowledge, kind, number, value, seen) for kind in kinds for number, value in enumerate(VALUES[kind])
+        knowledge.setup,
+        [_value(knowledge, kind, number, value, seen) for kind in kinds for number, value in enumerate(VALUES[kind])],
     )
     for kind in kinds:
         faults += _compared(kind, [one for one in seen if one.kind == kind])
-    faults += await together([_leaks(knowledge.setup)])
+    faults += await _leaks(knowledge.setup)
     count = sum(len(VALUES[kind]) for kind in kinds)
     remark = (
         f"{count} values of {len(kinds)} kinds, one report each: a value that is silenced only sometimes may be missed"
@@ -95,7 +96,7 @@ async def _supports(knowledge: Knowledge, kind: str) -> bool:
     asked = task(f"conform-{kind}", domain=DOMAINS[kind])
     async with knowledge.setup.device(asked.id, value=VALUES[kind][0]) as device:
         device.publish(asked.id, asked.payload)
-        found = await device.run_idle(lambda: bool(device.reports))
+        found = await device.until_reports(1, knowledge.probing)
     (knowledge.supported if found else knowledge.missing).add(kind)
     return found
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import Fault, Status
 
+_PROBE = 3.0
+
 
 @dataclass
 class Knowledge:
@@ -19,7 +21,11 @@ class Knowledge:
     lasts: float | None = None  # seconds of a whole run of a program that ends by itself
     supported: set[str] = field(default_factory=set)  # optional parts that it has
     missing: set[str] = field(default_factory=set)  # and those that it does not have
-    ids: list[bytes] = field(default_factory=list)  # of all reports, each once
+
+    @property
+    def probing(self) -> float:
+        """Seconds without a report after which a device does not support a kind of task."""
+        return min(max(_PROBE, 3 * self.answers), self.setup.timeout)
 
 
 @dataclass
@@ -29,12 +35,15 @@ class Outcome:
     faults: list[Fault] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     is_supported: bool = True
+    is_judged: bool = True  # whether there was enough to see
 
     @property
     def status(self) -> Status:
         if self.faults:
             return "failed"
-        return "passed" if self.is_supported else "not supported"
+        if not self.is_supported:
+            return "not supported"
+        return "passed" if self.is_judged else "not judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +53,23 @@ class Check:
     run: Callable[[Knowledge], Awaitable[Outcome]]
 
 
-async def together(cases: Iterable[Awaitable[list[Fault]]]) -> list[Fault]:
-    """Run cases at the same time, as many as there is room for; return all faults, each once."""
-    async with asyncio.TaskGroup() as group:
-        running = [group.create_task(_awaited(case), name="conform-case") for case in cases]
-    return list(dict.fromkeys(fault for case in running for fault in case.result()))
+async def together(setup: Setup, cases: Iterable[Awaitable[list[Fault]]]) -> list[Fault]:
+    """Run cases at the same time, as many as there is room for; return all faults, each once.
+
+    If the first fault is enough, the other cases are stopped when it is found.
+    """
+    running = [asyncio.create_task(_awaited(case), name="conform-case") for case in cases]
+    faults = dict[Fault, None]()
+    try:
+        for case in asyncio.as_completed(running):
+            faults |= dict.fromkeys(await case)
+            if faults and setup.stops:
+                break
+    finally:
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return list(faults)
 
 
 async def _awaited(case: Awaitable[list[Fault]]) -> list[Fault]:

@@ -1,8 +1,9 @@
 """Checks of recalls: the same bytes once more, and nothing else."""
 
 import secrets
+from collections.abc import Mapping
 
-from hush_common.recall import RECALL_ID_BYTES
+from hush_common.recall import RECALL_ID_BYTES, Recall, encode_recall
 from hush_common.task import Task
 from hush_common.topics import recall_topic
 from hush_simulations.conformance.broker import Reply
@@ -30,7 +31,8 @@ async def _recalls(knowledge: Knowledge) -> Outcome:
         if not await device.until_reports(2):
             return Outcome(changed(device, "after a recall", Rule.SAME_BYTES), is_supported=False)
         faults = await _served(device, asked, identifier)
-    faults += await together([_ignored(setup), _forbidden(setup), _killed(setup)])
+    cases = [_ignored(setup, *case) for case in _SPOILED.items()]
+    faults += await together(setup, [*cases, _forbidden(setup), _killed(setup)])
     return Outcome(faults, [f"a recall over {_OVER} s; that its times are uniform is not checked"])
 
 
@@ -73,34 +75,34 @@ async def _sent(device: Device, before: int) -> bool:
     return more() or (await device.broker.wait(lambda: more() or not device.is_running, _OVER) and more())
 
 
-async def _ignored(setup: Setup) -> list[Fault]:
-    """Recalls that are none, or of another task under the same id; then a legal one."""
+_SPOILED: Mapping[str, tuple[bytes, bytes]] = {
+    "a recall with a key twice": (b'"v":1', b'"v":1,"v":1'),
+    "a recall with an unknown key": (b'"v":1', b'"v":1,"now":1'),
+    "a recall that is not JSON": (b"}", b""),
+    "a recall of another version": (b'"v":1', b'"v":2'),
+    "a recall of another task": (b'"task":"', b'"task":"x'),
+    "a recall with the digest of another task": (b'"digest":"', b'"digest":"0000'),
+}
+
+
+async def _ignored(setup: Setup, when: str, edit: tuple[bytes, bytes]) -> list[Fault]:
+    """A recall that is not one; then a legal one."""
     asked = task("conform-ignored")
-    good = b'{"v":1,"task":"conform-ignored","digest":"%s","id":"%s","over":1}'
-    digest, identifier = asked.digest.hex().encode(), _identifier().hex().encode()
-    whole = good % (digest, identifier)
-    wrong = {
-        "a recall with the digest of another task": good % (bytes(64).replace(b"\0", b"0"), identifier),
-        "a recall with a key twice": whole.replace(b'"v":1', b'"v":1,"v":1'),
-        "a recall with an unknown key": whole.replace(b'"v":1', b'"v":1,"now":1'),
-        "a recall that is not JSON": whole[:-1],
-        "a recall of another version": whole.replace(b'"v":1', b'"v":2'),
-        "a recall of another task": whole.replace(b"conform-ignored", b"conform-another"),
-    }
     async with setup.device(asked.id) as device:
         if faults := await _acknowledged(device, asked):
             return faults
-        for when, payload in wrong.items():
-            device.broker.retain(recall_topic(asked.id), payload)
-            before = len(device.reports)
-            if await _sent(device, before):
-                faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
-                break
+        payload = encode_recall(Recall(asked.id, asked.digest, _identifier(), _OVER)).replace(*edit, 1)
+        if b"0000" in edit[1]:
+            payload = payload.replace(asked.digest.hex()[-4:].encode() + b'"', b'"', 1)
+        device.broker.retain(recall_topic(asked.id), payload)
+        before = len(device.reports)
+        if await _sent(device, before):
+            faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
         device.recall(asked.id, asked.digest, _identifier(), _OVER)
         before = len(device.reports)
         if not faults and not await device.until_reports(before + 1):
-            faults.append(Fault(Rule.RECALLED, "after invalid recalls, a legal one was not served"))
-        return [*faults, *inspect(device, asked), *changed(device, "after invalid recalls", Rule.SAME_BYTES)]
+            faults.append(Fault(Rule.RECALLED, f"after {when}, a legal one was not served"))
+        return [*faults, *inspect(device, asked), *changed(device, f"after {when}", Rule.SAME_BYTES)]
 
 
 async def _forbidden(setup: Setup) -> list[Fault]:

@@ -16,10 +16,8 @@ from hush_simulations.conformance.tasks import Hostile, hostile, moment, task
 async def _hostile(knowledge: Knowledge) -> Outcome:
     legal = task("conform-hostile")
     cases = hostile(legal)
-    faults = await together(_refused_then(knowledge.setup, case, legal) for case in cases)
-    return Outcome(
-        faults, [f"{len(cases)} payloads, each replaced by a legal task afterwards, which is to be answered"]
-    )
+    faults = await together(knowledge.setup, [_refused_then(knowledge.setup, case, legal) for case in cases])
+    return Outcome(faults, [f"{len(cases)} payloads; a legal task follows each, and is to be answered"])
 
 
 def _why(device: Device) -> str:
@@ -28,7 +26,8 @@ def _why(device: Device) -> str:
 
 async def _limits(knowledge: Knowledge) -> Outcome:
     setup = knowledge.setup
-    faults = await together([_too_large(setup), _closed(setup), _not_open(setup), _budget(setup), _replaced(setup)])
+    cases = [_too_large(setup), _closed(setup), _not_open(setup), _budget(setup), _replaced(setup)]
+    faults = await together(setup, cases)
     return Outcome(faults, [f"limit of this device: epsilon {setup.max_epsilon}"])
 
 

@@ -1,0 +1,89 @@
+"""Checks of the times of sending: no value may decide when a device sends."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from itertools import combinations
+
+from hush_common.formatting import significant
+from hush_common.rng import SystemRng
+from hush_simulations.conformance.checks.answers import silent
+from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome
+from hush_simulations.conformance.device import Setup
+from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.law import differ
+from hush_simulations.conformance.reports import inspect
+from hush_simulations.conformance.tasks import task
+
+_KINDS: dict[str, tuple[str | None, ...]] = {
+    "a value within the bounds": ("120", "171.4", "220"),
+    "a value beyond them": ("-4", "221", "1e300"),
+    "no value": (None, "nan", "none"),
+}
+_EACH = 32
+_SECONDS = 30.0
+_SHORTEST_MS = 1.0
+
+
+async def _times(knowledge: Knowledge) -> Outcome:
+    """Measure the time from the task to the report, of each kind of value in random order, and compare them."""
+    setup, ends = knowledge.setup, time.monotonic() + _SECONDS
+    delays: dict[str, list[float]] = {kind: [] for kind in _KINDS}
+    waiting = [kind for kind in _KINDS for _ in range(_EACH)]
+    order = [waiting.pop(SystemRng().randbelow(len(waiting))) for _ in range(len(waiting))]
+    faults = list[Fault]()
+
+    async def work() -> None:
+        while order and time.monotonic() < ends and not faults:
+            some = [order.pop() for _ in range(min(setup.batch, len(order)))]
+            faults.extend(await _measured(setup, some, len(order), delays))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(setup.jobs):
+            group.create_task(work(), name="conform-time")
+    for first, second in combinations(_KINDS, 2):
+        faults += _compared(first, second, delays)
+    return Outcome(list(dict.fromkeys(faults)), [_power(delays)])
+
+
+async def _measured(setup: Setup, kinds: Sequence[str], number: int, delays: dict[str, list[float]]) -> list[Fault]:
+    """Publish one task after the other to one run of the program, each about another value."""
+    asked = [task(f"conform-time-{number}-{place}") for place in range(len(kinds))]
+    async with setup.device(*(one.id for one in asked)) as device:
+        for place, (kind, one) in enumerate(zip(kinds, asked, strict=True)):
+            values = _KINDS[kind]
+            device.set_value(values[SystemRng().randbelow(len(values))])
+            device.publish(one.id, one.payload)
+            if not await device.until(lambda: len(device.frames) > place):  # noqa: B023 - is awaited here
+                return [silent(device, "a legal task"), *inspect(device, *asked)]
+            delays[kind].append(device.delay(one.id))
+        return inspect(device, *asked)
+
+
+def _compared(first: str, second: str, delays: dict[str, list[float]]) -> list[Fault]:
+    if not delays[first] or not delays[second]:
+        return []
+    found = differ(delays[first], delays[second], comparisons=3)
+    if found is None:
+        return []
+    limit, one, other = found
+    words = f"{_share(one)} of the reports about {first} and {_share(other)} of those about {second}"
+    return [Fault(Rule.TIMES, f"{words} came within {significant(1000 * limit, 2)} ms")]
+
+
+def _share(share: float) -> str:
+    return f"{significant(share, 2, scale=100)} %"
+
+
+def _power(delays: dict[str, list[float]]) -> str:
+    """Return what would have been found: a difference as large as the spread of the delays."""
+    every = sorted(delay for some in delays.values() for delay in some)
+    if not every:
+        return "nothing was measured"
+    wide = 1000 * (every[len(every) * 9 // 10] - every[len(every) // 10])
+    counts = "/".join(str(len(some)) for some in delays.values())
+    shown = significant(max(wide, _SHORTEST_MS), 2)
+    return f"{counts} delays; one that depends on the value by more than about {shown} ms would be found"
+
+
+CHECKS = (Check("times", "sends at a time that does not depend on the value", _times),)

@@ -1,0 +1,47 @@
+"""What `hush conform` prints: at every width, whole, with the remedy of each fault."""
+
+import pytest
+
+from hush_common.terminal import Screen
+from hush_simulations.conformance.findings import Conformance, Fault, Finding, Rule
+from hush_simulations.display.conformance import conformance_blocks
+
+FAULTS = tuple(Fault(Rule.REFUSES, f"answered hostile task {number}") for number in range(5))
+DONE = Conformance(
+    "./thermometer",
+    (
+        Finding("answers", "answers a task once", "passed", (), ("it keeps running",), 1.25),
+        Finding("hostile", "refuses illegal tasks", "failed", FAULTS, (), 20.0),
+        Finding("rounds", "answers each round once", "not supported"),
+    ),
+    missing=("rounds",),
+)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_line_is_wider_than_the_terminal_and_each_rule_has_its_remedy_once(width: int) -> None:
+    lines = [line for block in conformance_blocks(DONE) for line in block.lines(Screen(width))]
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert text.count(f"What to do: {Rule.REFUSES.remedy}.") == text.count(f"Why it matters: {Rule.REFUSES.why}.") == 1
+    assert "answered hostile task 2." in text
+    assert "answered hostile task 3" not in text
+    assert "and 2 more like these; --json has all of them." in text
+    assert "Required, but not supported: rounds." in text
+    assert "Does not conform: 1 of 3 checks failed." in text
+
+
+def test_the_document_has_every_fault_and_the_verdict() -> None:
+    document = DONE.to_document()
+    assert (document["passed"], document["missing"], document["program"]) == (False, ["rounds"], "./thermometer")
+    findings = document["findings"]
+    assert isinstance(findings, list)
+    assert [len(one["faults"]) for one in findings] == [0, 5, 0]
+    assert set(findings[1]["faults"][0]) == {"rule", "what", "why", "remedy"}
+
+
+def test_without_a_fault_it_conforms_only_if_something_passed_and_nothing_is_missing() -> None:
+    passed, open_ = Finding("answers", "", "passed"), Finding("noise", "", "not judged")
+    assert Conformance("x", (passed, open_)).passed
+    assert not Conformance("x", (passed,), missing=("recalls",)).passed
+    assert not Conformance("x", (open_,)).passed
