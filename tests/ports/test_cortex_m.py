@@ -1,0 +1,164 @@
+"""The C port on a Cortex-M, in qemu-system-arm: the vectors, the storage through resets, and what both need."""
+
+import json
+import random
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from port_cases import VECTORS, Answer, Case, answer_of
+from port_programs import C_PORT
+from servers import need
+
+from hush_common.task import decode_task, make_task
+from hush_common.wire import encode_frame
+
+SOURCES = Path(__file__).parent / "cortex_m"
+GUIDE = Path(__file__).parents[2] / "docs" / "device.md"
+MACHINES = {"cortex-m0plus": "microbit", "cortex-m3": "lm3s6965evb", "cortex-m4": "mps2-an386"}
+"""By processor; micro:bit has a Cortex-M0, which has the same instructions."""
+FLAGS = "-mthumb -Os -std=c11 -ffunction-sections -fdata-sections -Wall -Wextra -Wconversion -Wshadow -Werror"
+LINK = "--specs=nano.specs -nostartfiles -Wl,--gc-sections"
+TABLES = ["1", "2", "4", "8"]
+HEAP = {"malloc", "_malloc_r", "calloc", "realloc", "free", "_sbrk"}
+SLACK = 1.15
+"""Compilers differ: what is documented may be exceeded by 15 %."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A vector for the machine. One with a name is measured: the first of its mechanism, or a table."""
+
+    case: Case
+    topic: str
+    frame: bytes
+    name: str = ""
+
+    def row(self) -> str:
+        case = self.case
+        texts = [case.task.payload.decode(), case.most, case.value, case.sender, self.topic]
+        words = [*map(literal, texts), str(case.now), numbers(case.data), numbers(self.frame)]
+        return f"{{{', '.join([*words, str(len(case.data)), str(len(self.frame)), literal(self.name)])}}},\n"
+
+
+def literal(text: str | None) -> str:
+    return "NULL" if text is None else json.dumps(text, ensure_ascii=False)
+
+
+def numbers(data: bytes) -> str:
+    return f"(const uint8_t[]){{{','.join(map(str, data))}}}"
+
+
+def published_vectors() -> Iterator[Asked]:
+    """Of each mechanism the first task as it is measured, and a few more whose tasks are short."""
+    of_mechanism: dict[str, list[str]] = {}
+    for vector in VECTORS["answers"]:
+        task = decode_task(vector["task"].encode())
+        seen = of_mechanism.setdefault(task.mechanism, [])
+        if len(task.payload) > 4000:
+            continue
+        if seen.count(task.id) < 4 and len(seen) < 16:
+            about = vector["now"], vector["sender"], vector["most"]
+            case = Case(task, vector["value"], bytes.fromhex(vector["random"]), *about)
+            name = task.mechanism if not seen and task.mechanism != "table" else ""
+            yield Asked(case, vector["topic"], bytes.fromhex(vector["frame"]), name)
+            seen.append(task.id)
+
+
+def wide_task() -> str:
+    """A task with one coordinate more than the port takes as it is compiled by default."""
+    coordinates = [{"name": f"n{i}", "lower": 0.0, "upper": 1.0} for i in range(65)]
+    domain = {"kind": "vector", "coordinates": coordinates}
+    return make_task({"id": "wide", "epsilon": "2", "mechanism": "vector", "domain": domain}).payload.decode()
+
+
+def table_of(epsilon: str) -> bytes:
+    """A published task about a number, with hush's own table for this epsilon."""
+    domain = {"kind": "number", "lower": 0.0, "upper": 100.0}
+    return make_task({"id": f"table-{epsilon}", "epsilon": epsilon, "mechanism": "table", "domain": domain}).payload
+
+
+def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    for epsilon in TABLES:
+        task = make_task(json.loads(table_of(epsilon)))
+        case = Case(task, "37.5", random.Random(epsilon).randbytes(300))  # noqa: S311 - the same bytes every time
+        answer = answer_of(case, monkeypatch)
+        assert isinstance(answer, Answer)
+        case = Case(task, case.value, case.data[: len(case.data) - answer.left])
+        yield Asked(case, answer.topic, encode_frame((answer.report,)), task.id)
+
+
+def built(directory: Path, processor: str, main: str) -> Path:
+    """A program with its start for a processor."""
+    program = directory / f"{main}.elf"
+    files = [SOURCES / "start.c", SOURCES / f"{main}.c", *sorted(C_PORT.glob("hush*.c"))]
+    files = [file for file in files if file.name not in {"hush_report.c", "hush_file.c"}]  # they need a file system
+    command = [need("arm-none-eabi-gcc"), f"-mcpu={processor}", *FLAGS.split(), "-DHUSH_NO_OS_RANDOM", f"-I{C_PORT}"]
+    command += [f"-I{SOURCES}", f"-I{directory}", *LINK.split(), "-T", str(SOURCES / "link.ld"), *map(str, files)]
+    run = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[:4000]
+    return program
+
+
+def facts_of(program: Path, machine: str) -> dict[str, int]:
+    """What the program prints in the machine: a number by two words."""
+    command = [need("qemu-system-arm"), "-M", machine, "-nographic", "-monitor", "none", "-serial", "none"]
+    command += ["-semihosting-config", "enable=on,target=native", "-kernel", str(program)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    lines = (run.stdout + run.stderr).splitlines()
+    assert run.returncode == 0, lines[-5:]
+    return {" ".join(words[:2]): int(words[2]) for line in lines if len(words := line.split()) == 3}
+
+
+@pytest.fixture(scope="module", params=MACHINES)
+def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        asked = [*published_vectors(), *tables(monkeypatch)]
+    directory = tmp_path_factory.mktemp("cortex")
+    rows = "".join(one.row() for one in asked)
+    text = f"static const char WIDE[] = {literal(wide_task())};\nstatic const vector VECTORS[] = {{\n{rows}}};\n"
+    (directory / "vectors.h").write_text(text, encoding="utf-8")
+    return facts_of(built(directory, request.param, "selftest"), MACHINES[request.param]) | {"asked of": len(asked)}
+
+
+def test_a_cortex_m_makes_the_reports_of_the_vectors(facts: Mapping[str, int]) -> None:
+    assert facts["vectors equal"] == facts["asked of"] > 40
+
+
+def test_a_cortex_m_that_is_reset_while_it_writes_has_the_old_record_or_the_new_one(facts: Mapping[str, int]) -> None:
+    assert facts["resets survived"] == 200
+    assert facts["erases of"] > 20
+
+
+@cache
+def documented() -> dict[str, int]:
+    """The table of sizes in docs/device.md: bytes by what they are of."""
+    rows = re.findall(r"^\| (.+?) \| ([\d ]+) \|$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: int(number.replace(" ", "")) for name, number in rows}
+
+
+def test_the_stack_is_within_what_is_documented(facts: Mapping[str, int]) -> None:
+    depths = {name: depth for name, depth in facts.items() if name.startswith(("read ", "answer ", "encode "))}
+    assert len(depths) == 3 * (5 + len(TABLES))
+    assert max(depths.values()) <= SLACK * documented()["stack of reading, drawing and encoding, at most"]
+    storage = max(facts["open flash"], facts["store flash"])
+    assert storage <= SLACK * documented()["stack of the storage in flash, at most"]
+
+
+@pytest.mark.parametrize("processor", MACHINES)
+def test_an_application_links_no_more_than_is_documented_and_no_heap(processor: str, tmp_path: Path) -> None:
+    program = built(tmp_path, processor, "application")
+    size = subprocess.run([need("arm-none-eabi-size"), program], capture_output=True, text=True, check=True).stdout
+    text, data = map(int, size.splitlines()[1].split()[:2])
+    assert 10_000 < text + data <= SLACK * documented()[f"flash, {processor}"]
+    names = subprocess.run([need("arm-none-eabi-nm"), program], capture_output=True, text=True, check=True).stdout
+    assert not HEAP & set(names.split())
+
+
+def test_the_tables_of_the_guide_are_those_of_hush() -> None:
+    for epsilon in TABLES:
+        assert documented()[f"task with a table, ε = {epsilon}"] == len(table_of(epsilon))
