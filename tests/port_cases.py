@@ -17,7 +17,7 @@ from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.draw import draw
 from hush_client.receipt import Reason
-from hush_common.domain import GRID_STEPS
+from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
@@ -34,6 +34,7 @@ __all__ = [
     "answers_from_memory",
     "cases",
     "needs_of",
+    "plain_task",
     "reference",
     "some_task",
     "some_value",
@@ -189,20 +190,69 @@ def some_number(source: random.Random) -> float:
 
 
 def some_task(source: random.Random) -> Task:
+    """A task of one of the first three mechanisms, in two of five cases with a feature."""
+    return _with_features(source) if source.random() < 0.4 else plain_task(source)
+
+
+def _with_features(source: random.Random) -> Task:
+    document: dict[str, Any] = {"id": "f", "epsilon": source.choice(["0.4", "1", "2.5", "7", "49.999", "1.234567"])}
+    many = source.choice([2, 3, 7, 20, 33, 100])
+    match source.randrange(6):
+        case 0:
+            document |= {"domain": _bounds(source), "mechanism": "table", "table": "epsilon-0.33"}
+        case 1:
+            labels = [f"c{place}" for place in range(many)]
+            other = {"other": source.choice(labels)} if source.random() < 0.5 else {}
+            document["domain"] = {"kind": "category", "labels": labels, **other}
+            document["size"] = source.randrange(1, many)
+        case 2:
+            parts = [{**_bounds(source), "name": f"n{place}"} for place in range(many)]
+            for part in parts:
+                del part["kind"]
+            document["domain"] = {"kind": "vector", "coordinates": parts}
+            document |= {"sampled": source.randrange(1, min(many, 12) + 1), "levels": source.choice([1, 2, 50])}
+        case 3:
+            document |= {"domain": {"kind": "bit"}, "coins": {"truth": "0.5", "yes": source.choice(["0.5", "0.1"])}}
+            del document["epsilon"]
+        case 4:
+            document |= {"domain": _bounds(source), "mechanism": "laplace", "offers": ["0.1", document["epsilon"]]}
+        case _:
+            document |= {"domain": _bounds(source), "mechanism": "multilevel", "levels": source.choice([1, 3, 40])}
+            document |= {"repeat": "sticky", "rounds": 99, "round_every": "1d", "opens": "1970-01-01T00:00:00Z"}
+    if "coins" not in document and "table" not in document and source.random() < 0.5:
+        document |= {"rounds": 99, "round_every": source.choice(["1s", "7h"]), "opens": "1970-01-01T00:00:00Z"}
+    return make_task(document)
+
+
+def _bounds(source: random.Random) -> dict[str, Any]:
+    lower, upper = source.choice([(0.0, float(GRID_STEPS)), sorted((some_number(source), some_number(source)))])
+    return {"kind": "number", "lower": lower, "upper": upper if upper > lower else 1e308}
+
+
+def plain_task(source: random.Random) -> Task:
+    """A task of one of the first three mechanisms and of one round."""
     epsilon = source.choice([*EPSILONS, f"{source.randrange(1, 50)}.{source.randrange(10**6):06}"])
     kind = source.choice(["laplace", "laplace", "multilevel", "randomized_response"])
     if kind == "randomized_response":
         return make_task({"id": "a-bit", "epsilon": epsilon, "domain": {"kind": "bit"}, "title": 'say "ja\\"'})
-    lower, upper = source.choice([(0.0, float(GRID_STEPS)), sorted((some_number(source), some_number(source)))])
-    bounds = {"kind": "number", "lower": lower, "upper": upper if upper > lower else 1e308}
+    bounds = _bounds(source)
     levels = {"levels": source.choice([1, 2, 3, 7, 1024])} if kind == "multilevel" else {}
     return make_task({"id": "n", "epsilon": epsilon, "mechanism": kind, "domain": bounds, "purpose": "é" * 9, **levels})
 
 
 def some_value(source: random.Random, task: Task) -> str | None:
-    if task.mechanism == "randomized_response":
+    if isinstance(task.domain, BitDomain):
         return source.choice(["yes", "no", "true", "false", "1", "0", "maybe", "2", "", None])
-    lower, upper = Fraction(task.domain.lower), Fraction(task.domain.upper)  # type: ignore[union-attr]  # a number
+    if isinstance(task.domain, CategoryDomain):
+        return source.choice([*task.domain.labels, "c", "c1 ", '"', "", None])
+    if isinstance(task.domain, VectorDomain):
+        numbers = [_some_number_in(source, part) or "" for part in task.domain.coordinates]
+        return source.choice([*[source.choice([",", " ,\t"]).join(numbers)] * 5, ",".join([*numbers, "1"]), "", None])
+    return _some_number_in(source, task.domain)
+
+
+def _some_number_in(source: random.Random, domain: NumberDomain) -> str | None:
+    lower, upper = Fraction(domain.lower), Fraction(domain.upper)
     place = Fraction(source.randrange(2 * GRID_STEPS + 1), 2 * GRID_STEPS)  # grid points, and ties between them
     inside = repr(float(lower + place * (upper - lower)))
     odd = source.choice([*EDGES, *BEYOND, *NO_NUMBERS])
@@ -211,13 +261,13 @@ def some_value(source: random.Random, task: Task) -> str | None:
 
 def some_bytes(source: random.Random, task: Task) -> bytes:
     """Uniform bytes; or a first draw at an edge of a threshold or of the rejection; or bytes that are all alike."""
-    tail = source.randbytes(300)
+    tail = source.randbytes(3000 if needs_of(task) else 300)
     match source.randrange(8):
         case 0:
             return bytes([source.choice([0, 1, 127, 128, 254, 255])]) * 300
         case 1:
             return tail[: source.randrange(40)]
-        case 2 | 3 | 4 if task.mechanism != "laplace":
+        case 2 | 3 | 4 if task.mechanism != "laplace" and not needs_of(task):
             return edge(source, task) + tail
         case _:
             return tail

@@ -4,20 +4,19 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
 from port_cases import some_bytes, some_task, some_value
+from port_programs import FEATURES
 
 from hush_common.task import Task, make_task
 
-__all__ = ["RULES", "Drawn", "drawn"]
+__all__ = ["RULES", "Drawn", "drawn", "features_of"]
 
 Fields = list[tuple[str, Any]]
 """Keys as they are written, quotes and all, and values: the text of a word, or the fields of an object."""
 
-_PORTS = {"laplace", "multilevel", "randomized_response"}
 _TASK = {"id", "title", "purpose", "epsilon", "mechanism", "domain", "rounds", "levels", "enrolled", "opens", "closes"}
 _DOMAIN = {"kind", "lower", "upper", "outside", "unit"}
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
@@ -28,47 +27,33 @@ def _domain(task: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-Rule = Callable[[dict[str, Any]], AbstractSet[str] | None]
-"""Whether a task is one that a port may refuse: None, or the features with which it does not. Without any it always
-does."""
-
-_ALWAYS: frozenset[str] = frozenset()
-_FIELDS = {"size": "subset_selection", "sampled": "vector", "table": "table", "coins": "coins", "offers": "offers"}
-_FIELDS |= {"round_every": "rounds", "repeat": "sticky", "labels": "subset_selection", "other": "subset_selection"}
-_FIELDS |= {"coordinates": "vector"}
-"""The features that a port needs for the fields that not every port knows."""
+_FIELDS = ("size", "sampled", "table", "coins", "offers", "round_every", "repeat", "labels", "other", "coordinates")
 
 
-def _has_all_that_is_needed(task: dict[str, Any]) -> bool:
-    return {"epsilon", "mechanism", "rounds"} <= task.keys() and all(
-        "outside" in part for part in (_domain(task), *_domain(task).get("coordinates", [])) if "lower" in part
-    )
+def _has_every_field(task: dict[str, Any]) -> bool:
+    domain = _domain(task)
+    numbers = [domain] if "lower" in domain else domain.get("coordinates", [])
+    return {"mechanism", "rounds", "epsilon"} <= task.keys() and all("outside" in number for number in numbers)
 
 
-def _fields_beyond(task: dict[str, Any]) -> AbstractSet[str] | None:
-    beyond = (task.keys() - _TASK) | (_domain(task).keys() - _DOMAIN)
-    return {_FIELDS[name] for name in beyond} or None
-
-
-def _kind_beyond(task: dict[str, Any]) -> AbstractSet[str] | None:
-    kinds = {"category": "subset_selection", "vector": "vector"}
-    found = {kinds.get(_domain(task)["kind"], ""), "table" if task.get("mechanism") == "table" else ""} - {""}
-    return found or None
-
-
-RULES: dict[str, Rule] = {
-    "a task without `epsilon`, `mechanism`, `rounds` or `domain.outside`": lambda task: (
-        None if _has_all_that_is_needed(task) else _ALWAYS
-    ),
-    "another mechanism, or another kind of domain": _kind_beyond,
-    "another field than those that the table above names for it, whatever it says": _fields_beyond,
-    "`rounds` other than 1": lambda task: {"rounds"} if task.get("rounds", 1) != 1 else None,
-    "`levels` as a list": lambda task: {"offers"} if isinstance(task.get("levels"), list) else None,
+RULES: dict[str, Callable[[dict[str, Any]], bool]] = {
+    "a task without `mechanism`, `rounds`, `epsilon` or `outside`": lambda task: not _has_every_field(task),
+    "an empty list": lambda task: [] in task.values(),
     "decimals of a second in `opens` or `closes`": lambda task: (
-        None if all(_MOMENT.fullmatch(task[name]) for name in ("opens", "closes") if name in task) else _ALWAYS
+        not all(_MOMENT.fullmatch(task[name]) for name in ("opens", "closes") if name in task)
     ),
 }
 """Where a port may refuse what the Python client accepts, as docs/wire.md says it. There is no other difference."""
+
+
+def features_of(task: dict[str, Any]) -> frozenset[str]:
+    """The features that a port needs to read a task that the Python client accepts."""
+    lists = any(isinstance(task.get(name), list) for name in ("offers", "levels", "size"))
+    named = {"rounds": "round_every" in task, "sticky": "repeat" in task, "coins": "coins" in task, "offers": lists}
+    needs = {name for name, needed in named.items() if needed}
+    kinds = {"category": "subset_selection", "vector": "vector"}
+    needs |= {task.get("mechanism", ""), kinds.get(_domain(task)["kind"], "")} & FEATURES
+    return frozenset(needs)
 
 
 @dataclass(frozen=True)
@@ -96,14 +81,7 @@ def drawn(seed: int) -> Iterator[Drawn]:
             _spoil(source, payload)
         if source.random() < 0.0005:
             payload += b" " * (65_536 - len(payload) + source.choice([0, 1]))
-        value, data = _answer(source, task)
-        yield Drawn(bytes(payload), value, data)
-
-
-def _answer(source: random.Random, task: Task) -> tuple[str | None, bytes]:
-    if task.mechanism in _PORTS and task.rounds == 1 and not task.offers and not task.parameters.coins:
-        return some_value(source, task), some_bytes(source, task)
-    return source.choice(["1", "yes", "0.25, 7", "x", "none of these", None]), source.randbytes(700)
+        yield Drawn(bytes(payload), some_value(source, task), some_bytes(source, task))
 
 
 _NUMBER: dict[str, object] = {"kind": "number", "lower": 0, "upper": 1}

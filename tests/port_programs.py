@@ -33,8 +33,8 @@ __all__ = [
     "compiled",
     "hexadecimal",
     "micropython",
+    "planted",
     "port_of",
-    "supported",
 ]
 
 CLIENT = Path(__file__).parents[1] / "client"
@@ -53,7 +53,7 @@ LARGE = ["-DHUSH_COORDINATES=1024", "-DHUSH_WIDTH=1024", "-DHUSH_MEMORY_LEVELS=1
 FEATURES = frozenset({"table", "subset_selection", "vector", "coins", "offers", "rounds", "sticky"})
 """What a task may need in addition to `laplace`, `multilevel`, `randomized_response` and one round."""
 
-_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": FEATURES, "micropython": frozenset()}
+_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": FEATURES, "micropython": FEATURES}
 """The features that each port has. Where one has all, its line here becomes `FEATURES`."""
 
 
@@ -97,7 +97,7 @@ class Port:
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
             ) as process,
         ):
-            yield Session(process, log)
+            yield Session(process, log, self.features)
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(30) == 0
@@ -113,6 +113,7 @@ class Session:
 
     process: "subprocess.Popen[str]"
     log: Path
+    features: frozenset[str]
 
     def ask(self, orders: Sequence[str]) -> list[str]:
         """The outcome of each order."""
@@ -158,14 +159,19 @@ def _spoiled_variables() -> list[str]:
     return ["-ftrivial-auto-var-init=pattern"] if int(version.split(".")[0]) >= 12 else []
 
 
-def supported(language: str) -> frozenset[str]:
-    """The features of the port to a language."""
-    return _SUPPORTED["micropython" if language == "cpython" else language]
+def planted(directory: Path, name: str, right: str, wrong: str) -> Path:
+    """Copy the ports with one change in a file, which has the text once; return what takes the place of `CLIENT`."""
+    shutil.copytree(PORTS, directory / "ports", ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    file = directory / "ports" / name
+    source = file.read_text(encoding="utf-8")
+    assert source.count(right) == 1, f"{name} has {right!r} {source.count(right)} times"
+    file.write_text(source.replace(right, wrong), encoding="utf-8")
+    return directory
 
 
 def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
     """The port to `"c"`, `"node"` or `"micropython"`; `"cpython"` is the latter's file under the tests' interpreter."""
-    features = supported(language)
+    features = _SUPPORTED["micropython" if language == "cpython" else language]
     match language:
         case "c":
             return Port((str(compiled(directory)),), features=features)

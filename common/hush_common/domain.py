@@ -716,7 +716,7 @@ class VectorDomain(Readable):
         return ("all at lower", lower), ("all at upper", upper)
 
     def parse(self, text: str) -> list[float | None]:
-        return [_parse_number(part.strip()) for part in text.split(",")]
+        return [_parse_number(part.strip(" \t")) for part in text.split(",")]
 
     @property
     def sensitivity(self) -> int:

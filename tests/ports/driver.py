@@ -4,9 +4,9 @@
 import binascii
 import sys
 
-sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, sys.argv[1] + "/ports/micropython")
 
-from ports import hush_micropython as hush
+import hush_micropython as hush
 
 
 class Script(hush.SystemRandom):
@@ -37,17 +37,41 @@ def integers(text: str) -> list[int]:
     return [value - (1 << 64) if value >> 63 else value for value in raw]
 
 
+def facts(task: hush.Task, report: hush.Report, sender: str, rng: Script) -> str:
+    topic = hush.report_topic(task.id, sender)
+    frame = hush.encode_frame(report.digest, report.round, [(report.id, report.body)])
+    json = hush.encode_json(task.id, report.digest, report.round, report.id, report.body)
+    left, body = str(len(rng.data) - rng.at), ",".join([str(k) for k in report.body])
+    words = [hexadecimal(task.digest), hexadecimal(report.id), body, report.value, left, topic]
+    return " ".join(words) + " " + hexadecimal(frame) + " " + json.decode()
+
+
+def given(word: str) -> "str | None":
+    return None if word == "none" else plain(word).decode()
+
+
 def answer(words: list[str]) -> str:
     most, now, sender, value, payload, script = words
+    task, rng = hush.read_task(plain(payload), most), Script(plain(script))
+    memory = hush.draw_memory(task, rng) if task.repeat == "sticky" else None
+    return facts(task, hush.answer(task, given(value), int(now), rng, -1, memory), sender, rng)
+
+
+def decide(words: list[str]) -> str:
+    most, now, payload = words
     task = hush.read_task(plain(payload), most)
-    rng = Script(plain(script))
-    report = hush.answer(task, None if value == "none" else plain(value).decode(), int(now), rng)
-    topic = hush.report_topic(task.id, sender)
-    frame = hush.encode_frame(report.digest, report.round, [(report.id, [report.body])])
-    json = hush.encode_json(task.id, report.digest, report.round, report.id, [report.body])
-    left = str(len(rng.data) - rng.at)
-    facts = [hexadecimal(task.digest), hexadecimal(report.id), str(report.body), report.value, left, topic]
-    return " ".join(facts) + " " + hexadecimal(frame) + " " + json.decode()
+    round_, offer = hush.current_round(task, int(now)), hush.largest_offer(task)
+    return str(round_) + " " + str(offer) + " " + "/".join([str(part) for part in hush.offer_cost(task, offer)])
+
+
+def sticky(words: list[str]) -> str:
+    most, sender, payload, script = words[:4]
+    task, rng = hush.read_task(plain(payload), most), Script(plain(script))
+    memory, found = hush.draw_memory(task, rng), []
+    for at in range(4, len(words), 2):
+        report = hush.answer(task, given(words[at + 1]), int(words[at]), rng, -1, memory)
+        found.append(facts(task, report, sender, rng))
+    return " | ".join(found)
 
 
 def frame(words: list[str]) -> str:
@@ -71,7 +95,7 @@ def topic(words: list[str]) -> str:
 def sample(words: list[str]) -> str:
     count, index, payload = words
     task = hush.read_task(plain(payload), "50")
-    return " ".join([str(hush.perturb(task, int(index), FILE)) for _ in range(int(count))])
+    return " ".join([str(hush.perturb(task, [int(index)], 0, FILE)[0]) for _ in range(int(count))])
 
 
 def recall(words: list[str]) -> str:
@@ -103,6 +127,8 @@ def read(path: str) -> bytes:
 FILE = Script(read(sys.argv[2]) if len(sys.argv) > 2 else b"")
 ORDERS = {
     "answer": answer,
+    "decide": decide,
+    "sticky": sticky,
     "frame": frame,
     "json": json,
     "topic": topic,

@@ -21,7 +21,7 @@ function copy(path) {
   micropython.FS.mkdirTree(isDirectory ? path : dirname(path));
   if (!isDirectory) return micropython.FS.writeFile(path, readFileSync(path));
   const inside = readdirSync(path, { withFileTypes: true });
-  for (const { name } of inside.filter((it) => it.isFile() || it.name === "ports")) copy(`${path}/${name}`);
+  for (const { name } of inside.filter((it) => it.isFile() || ["ports", "micropython"].includes(it.name))) copy(`${path}/${name}`);
 }
 paths.forEach(copy);
 micropython.registerJsModule("machine_random", { hexadecimal: (size) => randomBytes(size).toString("hex") });

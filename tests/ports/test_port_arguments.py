@@ -38,7 +38,9 @@ def in_node(task: str, values: list[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def micropython() -> ModuleType:
     """The file for MicroPython, in the interpreter of the tests."""
-    specification = importlib.util.spec_from_file_location("hush_micropython", PORTS / "hush_micropython.py")
+    specification = importlib.util.spec_from_file_location(
+        "hush_micropython", PORTS / "micropython" / "hush_micropython.py"
+    )
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)

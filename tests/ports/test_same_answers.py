@@ -6,15 +6,14 @@ the same end, on every path that these inputs reach, the edges of every threshol
 
 import json
 import random
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from port_cases import Case, cases, needs_of, reference, some_task, some_value, vectors
-from port_programs import C_PORT, FEATURES, PORTS, Port, compiled, port_of
+from port_cases import Case, cases, needs_of, plain_task, reference, some_value, vectors
+from port_programs import C_PORT, FEATURES, Port, compiled, planted, port_of
 
 from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
@@ -72,7 +71,7 @@ FEW = 20
 def twenty() -> Iterator[tuple[Case, str]]:
     """Random tasks and values, and the limit of the device. At most one thing about each forbids an answer."""
     source = random.Random(SEED)  # noqa: S311 - a test wants the same tasks every time
-    for task in (some_task(source) for _ in range(FEW)):
+    for task in (plain_task(source) for _ in range(FEW)):
         free = [(-1, 1), (0, 1), (1, 2), (-2, -1), (-2, 0), (None, None)]
         near = [(-1, 1, decimal_text(task.epsilon / 2)), (None, None, decimal_text(task.epsilon))]
         opens, closes, limit = source.choice([*((*hours, "50") for hours in free), *near])
@@ -161,10 +160,37 @@ MICROPYTHON_SLIPS = {
     "the limit itself is accepted": ("            if draw < limit:\n", "            if draw <= limit:\n"),
     "a coin lands one too often": (">= numerator:\n            return k", "> numerator:\n            return k"),
     "zero has two signs": ("if not (negative and magnitude == 0):", "if magnitude >= 0:"),
+    "the sign is turned": ("return -magnitude if negative", "return magnitude if negative"),
     "the window is rounded down": ("window = -(-40 * t // s)", "window = 40 * t // s"),
-    "a value is rounded up too often": ("1 if rounding < rest else 0", "1 if rounding <= rest else 0"),
+    "a value is rounded up too often": (
+        "_lied(lie, level + (1 if rounding < rest",
+        "_lied(lie, level + (1 if rounding <= rest",
+    ),
     "a lie may be the truth": ("other + 1 if other >= level", "other + 1 if other > level"),
-    "a missing value never lies at the upper end": ('"bit" else STEPS + 1)\n', '"bit" else STEPS)\n'),
+    "a missing value never lies at the upper end": ("else STEPS + 1\n\n\ndef perturb", "else STEPS\n\n\ndef perturb"),
+    "a table rounds up too often": ("    level += 1 if rounding < rest", "    level += 1 if rounding <= rest"),
+    "a table takes the output before": ("if row == level and draw >= 0", "if row == level and draw > 0"),
+    "a set lacks the index": (
+        "bits, bit = _subset(count - 1, size - 1, rng), 1",
+        "bits, bit = _subset(count - 1, size - 1, rng), 0",
+    ),
+    "a set is moved": ("(above << 1 | bit) << index", "(above | bit) << index"),
+    "a large set is not complemented": ("if 2 * size > n:", "if 2 * size > n + 1:"),
+    "a word beyond the limit is taken": ("word < limit and ", ""),
+    "the cost of a plan is another": ("cost = 220 * tried", "cost = 221 * tried"),
+    "coordinates are not sorted": ("for place in sorted(_floyd(", "for place in (_floyd("),
+    "a coordinate costs all": ("denominator * task.sampled)", "denominator)"),
+    "the coins lie too often": ("return (ones, ones + truth", "return (ones + 1, ones + truth"),
+    "the smallest offer is taken": ("return allowed[-1]", "return allowed[0]"),
+    "a round costs all": (
+        "return _reduced(numerator, denominator * draws(task))",
+        "return _reduced(numerator, denominator)",
+    ),
+    "the round is one too many": (
+        "(now - task.opens) // task.round_every,",
+        "(now - task.opens) // task.round_every + 1,",
+    ),
+    "a memory never rounds up": ("1 if memory.threshold < rest", "1 if memory.threshold < 0"),
 }
 
 JS_SLIPS = {
@@ -210,7 +236,7 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
 
 @pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
 def test_a_slip_in_the_micropython_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
-    assert is_seen("cpython", "hush_micropython.py", slip, tmp_path, known)
+    assert is_seen("cpython", "micropython/hush_micropython.py", slip, tmp_path, known)
 
 
 @pytest.mark.parametrize(("where", "slip"), JS_SLIPS.items(), ids=JS_SLIPS.keys())
@@ -220,11 +246,6 @@ def test_a_slip_in_the_javascript_port_is_seen(where: str, slip: tuple[str, str]
 
 def is_seen(language: str, name: str, slip: tuple[str, str], directory: Path, known: Known) -> bool:
     """Whether the comparison sees a slip that is planted in a port that is not compiled."""
-    shutil.copytree(PORTS, directory / "ports")
-    changed = directory / "ports" / name
-    source = changed.read_text(encoding="utf-8")
-    assert source.count(slip[0]) == 1
-    changed.write_text(source.replace(*slip), encoding="utf-8")
-    port = port_of(language, directory, client=directory)
+    port = port_of(language, directory, client=planted(directory, name, *slip))
     few = known.first(CASES // 3, port.features)
     return port.ask(few.orders) != few.outcomes

@@ -1,0 +1,82 @@
+"""A device program in MicroPython for tests, by the contract of docs/conform.md: micropython_device.mjs does MQTT."""
+
+import binascii
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+import hush_device
+import hush_micropython as hush
+import machine_files as files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class NodeDisk(hush_device.Disk):
+    """The files of the machine, which node writes: those of MicroPython are in its memory."""
+
+    def read(self, path: str) -> bytes | None:
+        found = files.read(path)
+        return None if found is None else binascii.unhexlify(found)
+
+    def write(self, path: str, data: bytes) -> None:
+        files.write(path, binascii.hexlify(data).decode())
+
+    def rename(self, path: str, new: str) -> None:
+        files.rename(path, new)
+
+    def remove(self, path: str) -> None:
+        files.remove(path)
+
+    def names(self, directory: str) -> list[str]:
+        names: list[str] = json.loads(files.names(directory))
+        return names
+
+    def lock(self, path: str) -> "Callable[[], None]":  # noqa: ARG002 - one program for each state, in tests
+        return lambda: None
+
+
+SETTINGS = json.loads(files.settings())
+POLICY = hush_device.Policy()
+POLICY.max_epsilon = POLICY.lifetime = SETTINGS["max_epsilon"]
+POLICY.spread, POLICY.sticky = SETTINGS["spread"], True
+DEVICE = hush_device.Device(
+    hush_device.Files(SETTINGS["state"], NodeDisk()), SETTINGS["sender"], files.now, POLICY, SETTINGS["broker"]
+)
+
+
+def value() -> str | None:
+    text = files.value()
+    return text or None
+
+
+def receive(topic: str, payload: str) -> None:
+    DEVICE.receive(topic, binascii.unhexlify(payload))
+
+
+def answer() -> str:
+    """Answer the open round; return an empty text, or why not."""
+    try:
+        DEVICE.answer(SETTINGS["task"], value)
+    except hush.HushError as refusal:
+        return str(refusal)
+    return ""
+
+
+def due() -> str:
+    """The reports to send, as JSON."""
+    return json.dumps(
+        [[json.dumps(key), topic, binascii.hexlify(frame).decode()] for key, topic, frame in DEVICE.due()]
+    )
+
+
+def acknowledged(key: str) -> None:
+    task, round_ = json.loads(key)
+    DEVICE.acknowledged((task, round_))
+
+
+def tidy() -> None:
+    DEVICE.tidy()

@@ -1,0 +1,224 @@
+"""The device part of MicroPython: charged once, the same bytes, whatever is cut, damaged or refused."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from port_cases import VECTORS
+from port_programs import PORTS, micropython, planted
+
+MODEL = Path(__file__).parent / "device_model.py"
+PORT = PORTS / "micropython"
+TABLE = VECTORS["tasks"]["room 3"].encode()
+OFFERS = VECTORS["tasks"]["offer 3"].encode()
+
+
+def module(name: str, directory: Path = PORT) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, directory / f"{name}.py")
+    assert specification is not None
+    assert specification.loader is not None
+    found = importlib.util.module_from_spec(specification)
+    sys.modules[name] = found
+    specification.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def modules(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
+    """Both files, in the interpreter of the tests."""
+    for name in ("hush_micropython", "hush_device"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))  # so that what is loaded is gone after the test
+    return module("hush_micropython"), module("hush_device")
+
+
+def wrong(directory: Path, every: int) -> str:
+    command = [sys.executable, "-I", str(MODEL), str(directory)]
+    run = subprocess.run(command, input=f"{every}\n", capture_output=True, text=True, check=False)
+    return run.stdout + run.stderr
+
+
+def test_a_power_cut_at_any_step_charges_once_and_sends_the_same_bytes() -> None:
+    assert wrong(PORT, 1) == "[]\n"
+
+
+@pytest.mark.slow
+def test_so_it_is_in_micropython() -> None:
+    run = subprocess.run(
+        micropython(MODEL, PORT), input="13\n", capture_output=True, text=True, check=True, timeout=110
+    )
+    assert run.stdout.splitlines()[-1] == "[]"
+
+
+_STORED_TWICE = """        entry = record.entries.pop()
+        self._storage.store(record_name(task.id), encode(record))
+        record.entries.append(entry)
+        self._storage.store(record_name(task.id), encode(record))
+        return receipt"""
+SLIPS = {
+    "the charge is not stored": ("        record.spent = hush.add(record.spent, cost)\n", ""),
+    "the round is not remembered": (
+        "record.last, record.closes = round_,",
+        "record.last, record.closes = record.last,",
+    ),
+    "the charge is stored before its frame": (
+        "        self._storage.store(record_name(task.id), encode(record))\n        return receipt",
+        _STORED_TWICE,
+    ),
+    "a draft is not adopted": (
+        "return None if draft is None or not _is_sealed(name, draft) else draft[:-_SEAL]",
+        "return None",
+    ),
+    "a draft is adopted without its checksum": ("draft is None or not _is_sealed(name, draft)", "draft is None"),
+    "a record is written in place": ('self._disk.write(path + "~", data', "self._disk.write(path, data"),
+    "what is acknowledged is deleted": ("entry.acknowledged = self._clock() // 1000", "record.entries.remove(entry)"),
+    "an acknowledgement is not stored": (
+        "        self._tidy(record)\n        self._storage.store(",
+        "        (lambda *_: None)(",
+    ),
+    "the id of a recall is forgotten": ("([recall.id] + record.recalls)[:_RECALLS]", "record.recalls"),
+    "a memory is drawn in each round": ("            if record.last < 0:\n", "            if True:\n"),
+    "a sticky answer is charged each time": ("cost = (0, 1) if repeats else", "cost ="),
+}
+"""Planted in hush_device.py, each must be found by the model."""
+
+
+@pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
+def test_a_slip_is_found(slip: tuple[str, str], tmp_path: Path) -> None:
+    client = planted(tmp_path, "micropython/hush_device.py", *slip)
+    assert wrong(client / "ports" / "micropython", 7) != "[]\n"
+
+
+# ---- what a device refuses
+
+
+@pytest.fixture
+def device(modules: tuple[ModuleType, ModuleType], tmp_path: Path) -> Iterator["Made"]:
+    made = Made(*modules, tmp_path)
+    yield made
+    made.close()
+
+
+class Made:
+    """A device with its state in a directory, and a clock that stands still."""
+
+    def __init__(self, hush: ModuleType, files: ModuleType, directory: Path) -> None:
+        self.hush, self.files, self.directory, self.now = hush, files, directory, 1767225600
+        self.policy = files.Policy()
+        self.policy.spread = 0
+        self.storage: ModuleType | None = None
+
+    def close(self) -> None:
+        if self.storage is not None:
+            self.storage.close()
+
+    def open(self, *tasks: bytes) -> ModuleType:
+        self.close()
+        self.storage = self.files.Files(str(self.directory))
+        storage = self.storage
+        found = self.files.Device(storage, "d", lambda: 1000 * self.now, self.policy, "b")
+        for task in tasks:
+            found.receive(f"hush/v1/tasks/{json.loads(task)['id']}", task)
+        return found  # type: ignore[no-any-return]  # of a module that is loaded here
+
+    def refusal(self, made: ModuleType, task: str) -> str:
+        with pytest.raises(self.hush.HushError) as raised:
+            made.answer(task, "21.5")
+        return str(raised.value.status)
+
+
+def test_a_task_of_a_table_is_answered_once(device: Made) -> None:
+    made = device.open(TABLE)
+    assert made.answer("room", "21.5").cost == (1, 1)
+    ((key, topic, frame),) = made.due()
+    assert (key, topic) == (("room", 0), "hush/v1/reports/room/d")
+    made.acknowledged(key)
+    assert list(made.due()) == []
+    assert device.refusal(made, "room") == "answered"
+    assert frame in (device.directory / device.files.record_name("room")).read_bytes(), "kept for a recall"
+
+
+def test_two_programs_do_not_share_a_state(device: Made) -> None:
+    first = device.open(TABLE)
+    with pytest.raises(device.hush.HushError, match="storage: another program"):
+        device.files.Files(str(device.directory))
+    first.answer("room", None)
+
+
+def test_every_damaged_byte_of_a_record_refuses(device: Made) -> None:
+    device.open(TABLE).answer("room", "21.5")
+    file = device.directory / device.files.record_name("room")
+    whole = file.read_bytes()
+    other = OFFERS
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert device.refusal(device.open(TABLE, other), json.loads(other)["id"]) == "storage", place
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        assert device.refusal(device.open(TABLE), "room") == "storage", length
+
+
+def test_another_task_under_the_same_id_is_refused(device: Made) -> None:
+    device.open(TABLE).answer("room", "21.5")
+    assert device.refusal(device.open(TABLE + b" "), "room") == "changed"
+    assert device.refusal(device.open(TABLE), "room") == "answered"
+    assert device.refusal(device.open(), "room") == "no_task"
+
+
+def test_the_budget_of_a_purpose_is_kept_and_the_largest_offer_that_fits_is_taken(device: Made) -> None:
+    offered = json.loads(OFFERS)
+    tasks = [json.dumps({**offered, "id": name}, separators=(",", ":")).encode() for name in "abc"]
+    device.policy.lifetime = "3.1"
+    made = device.open(*tasks)
+    value = "yes" if offered["domain"]["kind"] == "bit" else None
+    assert [made.answer(name, value).cost for name in "ab"] == [(2, 1), (1, 1)]
+    assert device.refusal(made, "c") == "spent"
+    device.policy.lifetime, device.policy.total = "9", "3.5"
+    assert made.answer("c", value).cost == (1, 2)
+    assert sorted(cost for _, _, cost in made.spent()) == [(1, 1), (1, 2), (2, 1)]
+
+
+def test_a_source_is_called_once_it_is_decided_and_never_decides(device: Made) -> None:
+    called = []
+
+    def source() -> object:
+        called.append(1)
+        raise OSError
+
+    made = device.open(TABLE)
+    device.now = -1
+    assert made.answer("room", source).value == "replaced"
+    with pytest.raises(device.hush.HushError, match="answered"):
+        made.answer("room", source)
+    assert called == [1]
+    with pytest.raises(TypeError, match="value is of type float"):
+        made.answer("room", 21.5)
+
+
+def test_no_more_than_the_capacity_waits(device: Made) -> None:
+    tasks = [TABLE.replace(b'"room"', f'"r{place}"'.encode()) for place in range(3)]
+    device.policy.capacity = 2
+    made = device.open(*tasks)
+    for name in ("r0", "r1"):
+        made.answer(name, None)
+    assert device.refusal(made, "r2") == "full"
+
+
+def test_kept_frames_end_and_the_charge_stays(device: Made) -> None:
+    made = device.open(TABLE)
+    made.answer("room", None)
+    for key, _, _ in made.due():
+        made.acknowledged(key)
+    file = device.directory / device.files.record_name("room")
+    size = len(file.read_bytes())
+    device.now += 7 * 86400 - 1
+    made.tidy()
+    assert len(file.read_bytes()) == size
+    device.now += 1
+    made.tidy()
+    assert len(file.read_bytes()) < size - 40
+    assert made.spent()[0][2] == (1, 1)
