@@ -30,22 +30,34 @@ lower = 120.0
 upper = 220.0
 unit = "cm"
 """
+PORTS_GUIDE = (Path(__file__).parents[2] / "docs" / "ports.md").read_text(encoding="utf-8")
 RUN_TWICE = """
+import os
 import sys
 
 sys.path.insert(0, "{ports}")
 {block}
 
-def charge(task, epsilon, purpose):
-    print("charge", task, epsilon, purpose.decode())
+os.mkdir("state")
 
 def publish(topic, frame):
     print("publish", topic, "".join("%02x" % byte for byte in frame))
+    if sent.pop():
+        raise OSError  # the connection is lost before the acknowledgement
 
 with open("heights.json", "rb") as file:
-    payload = file.read()
-for _ in range(2):
-    answer_once(".", payload, "172.0", 0, charge, publish)
+    message = "hush/v1/tasks/heights", file.read()
+sent, now = [False, True], [0]  # the first time it is lost
+
+def clock():
+    now[0] += 2000  # a report is sent within a second
+    return now[0]
+
+for run in range(2):
+    try:
+        run_device("state", "sensor-17", clock, [message], [("heights", lambda: "172.0")], publish)
+    except OSError:
+        pass
 """
 
 
@@ -89,7 +101,8 @@ def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosqu
 
 def recipe(language: str, directory: Path) -> list[str]:
     """The command that answers twice by the recipe for a language, in a directory that has the task."""
-    (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS, block=blocks("python")[1]), encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", PORTS_GUIDE, re.DOTALL)
+    (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS / "micropython", block=block), encoding="utf-8")
     program = directory / "run.py"
     return micropython(program, directory, PORTS) if language == "micropython" else [sys.executable, "-I", str(program)]
 
@@ -102,8 +115,8 @@ def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
     (tmp_path / "heights.json").write_bytes(PAYLOAD)
     command = recipe(language, tmp_path)
     run = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-    charged, sent, again = run.stdout.splitlines()
-    assert charged == "charge heights 1 Sizing of workplaces"
+    assert "answered: this round is answered" in run.stdout
+    sent, again = (line for line in run.stdout.splitlines() if line.startswith("publish"))
     assert sent == again, "the second run sends the bytes of the first"
     _, topic, frame = sent.split()
     (tmp_path / "frame").write_bytes(bytes.fromhex(frame))

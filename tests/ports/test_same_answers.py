@@ -177,7 +177,7 @@ MICROPYTHON_SLIPS = {
     "a set is moved": ("(above << 1 | bit) << index", "(above | bit) << index"),
     "a large set is not complemented": ("if 2 * size > n:", "if 2 * size > n + 1:"),
     "a word beyond the limit is taken": ("word < limit and ", ""),
-    "the cost of a plan is another": ("cost = 220 * tried", "cost = 221 * tried"),
+    "the cost of a plan is another": ("cost = 220 * tried", "cost = 20 * tried"),
     "coordinates are not sorted": ("for place in sorted(_floyd(", "for place in (_floyd("),
     "a coordinate costs all": ("denominator * task.sampled)", "denominator)"),
     "the coins lie too often": ("return (ones, ones + truth", "return (ones + 1, ones + truth"),

@@ -8,6 +8,7 @@ a threshold of the mechanism, or to the limit of the rejection.
 import json
 import random
 import re
+from bisect import bisect_right
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, count
@@ -234,8 +235,11 @@ def edges(mechanism: Mechanism, index: Any) -> Iterator[tuple[str, int, int]]:  
             yield from _both(lies, mechanism.draws)
         case Channel():
             total = mechanism.total
-            yield from _rounded(total, mechanism.steps, index * mechanism.levels % mechanism.steps)
             row = index * mechanism.levels // mechanism.steps
+            lower, upper = (list(accumulate(mechanism.weights[place])) for place in (row, row + 1))
+            differ = next(draw for draw in range(total) if bisect_right(lower, draw) != bisect_right(upper, draw))
+            for name, draw, below in _rounded(total, mechanism.steps, index * mechanism.levels % mechanism.steps):
+                yield name, draw + differ, below
             for up in (0, 1):
                 ends = sorted({end for end in accumulate(mechanism.weights[row + up]) if 0 < end < total})
                 few = ends if len(ends) < 12 else [*ends[:2], ends[len(ends) // 2], *ends[-2:]]
@@ -609,8 +613,10 @@ def _parts(text: str) -> list[list[Any]]:
 
 def _asked_by(document: dict[str, Any]) -> set[str]:
     """The features that a document names, legal or not."""
+    kinds = {"category": "subset_selection", "vector": "vector"}
     named: dict[str, bool] = {
         document["mechanism"]: True,
+        kinds.get(document["domain"]["kind"], ""): True,
         "coins": "coins" in document,
         "offers": "offers" in document,
         "rounds": "round_every" in document or document["rounds"] != 1,
