@@ -45,6 +45,8 @@ _FILES = {
     "ways.toml": 'id = "ways"\nepsilon = "2"\n[domain]\nkind = "category"\nlabels = ["car", "bus", '
     '"tram or underground", "train", "bicycle", "on foot", "works at home", "ferry", "otherwise"]\n'
     'other = "otherwise"\n',
+    "wide.toml": 'id = "wide"\nepsilon = "8"\nsampled = 30\nlevels = 1\n[domain]\nkind = "vector"\n'
+    + "".join(f'[[domain.coordinates]]\nname = "x{place}"\nlower = 0\nupper = 1\n' for place in range(80)),
     "mine.py": "import random\n_source = random.Random(1)\n\n"
     "def coins(value):\n    return value if _source.random() < 0.75 else not value\n",
 }
@@ -85,6 +87,7 @@ SCREENS: dict[str, Sequence[str]] = {
     ),
     "task-check": ("task", "check", "weights.toml"),
     "task-check-rounds": ("task", "check", "daily.toml"),
+    "task-check-wide": ("task", "check", "wide.toml"),
     "task-check-category": ("task", "check", "ways.toml"),
     "report": ("report", "heights", "172.5", "--state", "fresh", "--device", "sensor-17", "--spread", "0"),
     "ledger": ("ledger", "--state", "state"),

@@ -9,6 +9,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
+from hush_aggregator.ports import PORTS, answered_by, memory_words, refusals_of
 from hush_common.epsilon import WEAK_ABOVE, at_most_sure, certified_exp, decimal_text, posterior
 from hush_common.formatting import at_most, duration, exact, percent_at_most, significant, whole
 from hush_common.mechanisms import Offers
@@ -183,6 +184,10 @@ def meaning(task: Task) -> dict[str, Any]:
         "expected_error": {str(people): expected_error(task, people) for people in _PEOPLE},
         "expected_error_is": "95 %, one round, noise of the mechanism alone, normal approximation",
     }
+    refusals = refusals_of(task)
+    facts["answered_by"] = [port for port in PORTS if port not in refusals]
+    if refusals:
+        facts["not_answered_by"] = refusals
     if others := alternatives(task):
         facts["alternatives"] = others
     if task.domain.step is not None:
@@ -207,6 +212,8 @@ def blocks(task: Task) -> Iterator[Renderable]:
         ("closes", "never" if task.closes is None else task.closes.isoformat()),
         ("released", release_rule(task)),
         ("reports stored", retention_rule(task)),
+        ("answered by", answered_by(task)),
+        ("memory", memory_words(task)),
         ("digest", task.digest.hex(" ", 16)),  # so that it fits a narrow terminal
     ]
     yield Facts([Fact(label, words) for label, words in rows if words])

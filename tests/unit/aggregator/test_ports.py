@@ -1,0 +1,97 @@
+"""Which ports can answer a task: what is said of each is what the port does."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from port_programs import C_PORT, Port, compiled, hexadecimal
+
+from hush_aggregator.explain import meaning
+from hush_aggregator.ports import C_COORDINATES, C_LEVELS, C_WIDTH, answered_by, memory_words, refusals_of
+from hush_common.task import make_task
+
+DAILY = {"rounds": 2000, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+
+
+def labels(count: int) -> dict[str, Any]:
+    return {"id": "t", "epsilon": "1", "domain": {"kind": "category", "labels": [f"c{n}" for n in range(count)]}}
+
+
+def vector(count: int, sampled: int = 1) -> dict[str, Any]:
+    parts = [{"name": f"n{n}", "lower": 0, "upper": 1} for n in range(count)]
+    return {
+        "id": "t",
+        "epsilon": "9",
+        "domain": {"kind": "vector", "coordinates": parts},
+        "sampled": sampled,
+        "levels": 1,
+    }
+
+
+def sticky(levels: int) -> dict[str, Any]:
+    number = {"kind": "number", "lower": 0, "upper": 1}
+    return {"id": "t", "epsilon": "1", "domain": number, "repeat": "sticky", "levels": levels, **DAILY}
+
+
+def number(epsilon: str) -> dict[str, Any]:
+    return {"id": "t", "epsilon": epsilon, "mechanism": "auto", "domain": {"kind": "number", "lower": 0, "upper": 1}}
+
+
+DOCUMENTS = {
+    "a number": number("1"),
+    "the largest table": number("8"),
+    "1024 labels": labels(1024),
+    "as many coordinates": vector(C_COORDINATES),
+    "a coordinate more": vector(C_COORDINATES + 1),
+    "as wide a body": vector(40, C_WIDTH // 2),
+    "a wider body": vector(40, C_WIDTH // 2 + 1),
+    "as many sticky levels": sticky(C_LEVELS),
+    "a sticky level more": sticky(C_LEVELS + 1),
+}
+
+
+def test_the_c_port_as_it_is_compiled_by_default_refuses_what_the_task_check_says(tmp_path: Path) -> None:
+    port = Port((str(compiled(tmp_path, sanitized=False, options=())),))
+    tasks = {name: make_task(document) for name, document in DOCUMENTS.items()}
+    outcomes = port.ask([f"answer 50 1767225600 d none {hexadecimal(task.payload)} -" for task in tasks.values()])
+    refused = {name for name, outcome in zip(tasks, outcomes, strict=True) if outcome == "too_large"}
+    assert set(outcomes) == {"too_large", "random"}, "without random bytes what is read is not answered"
+    assert refused == {name for name, task in tasks.items() if "C" in refusals_of(task)}
+
+
+def test_the_limits_are_those_of_the_header() -> None:
+    header = (C_PORT / "hush.h").read_text(encoding="utf-8")
+    found = {name: int(value) for name, value in re.findall(r"#define (HUSH_[A-Z_]+) (\d+)", header)}
+    limits = {"HUSH_WIDTH": C_WIDTH, "HUSH_COORDINATES": C_COORDINATES, "HUSH_MEMORY_LEVELS": C_LEVELS}
+    assert {name: found[name] for name in limits} == limits
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (number("1"), "Python, C, JavaScript, MicroPython"),
+        (
+            vector(65),
+            "Python, JavaScript, MicroPython; not C (65 coordinates: compile it with -DHUSH_COORDINATES=65)",
+        ),
+        (
+            {**number("1"), "opens": "2026-01-01T00:00:00.5Z"},
+            "Python; not C, JavaScript, MicroPython (opens or closes has decimals of a second)",
+        ),
+    ],
+    ids=["every port", "not C", "Python alone"],
+)
+def test_the_ports_are_named_with_the_reason(document: dict[str, Any], words: str) -> None:
+    assert answered_by(make_task(document)) == words
+
+
+def test_a_program_gets_the_same() -> None:
+    facts = meaning(make_task(vector(65)))
+    assert facts["answered_by"] == ["Python", "JavaScript", "MicroPython"]
+    assert facts["not_answered_by"] == {"C": "65 coordinates: compile it with -DHUSH_COORDINATES=65"}
+
+
+def test_a_large_task_is_named_with_its_memory() -> None:
+    assert memory_words(make_task(number("1"))) == ""
+    assert memory_words(make_task(number("8"))) == "56 KB of RAM for the task on a device in C or MicroPython"
