@@ -31,6 +31,7 @@ __all__ = [
     "Port",
     "Session",
     "compiled",
+    "compiled_device",
     "hexadecimal",
     "micropython",
     "planted",
@@ -150,6 +151,15 @@ def compiled(
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[:4000]
     return program
+
+
+def compiled_device(
+    directory: Path, main: Path, *, device: Path = C_PORT / "hush_device.c", sanitized: bool = True
+) -> Path:
+    """A program with the device part of the C port, with the limits of an ordinary build."""
+    sources = [C_PORT / "hush.c", *([C_PORT / "hush_file.c"] if main.parent == C_PORT else [])]
+    options = ["-O2", *map(str, sources)] if not sanitized else [*map(str, sources)]
+    return compiled(directory, main=main, library=device, sanitized=sanitized, options=options)
 
 
 @cache

@@ -31,6 +31,7 @@ static const char *word_of(hush_status status)
     static const char *const words[] = {
         "ok",        "argument", "space",     "random", "malformed", "task",    "epsilon", "not_open", "closed",
         "mechanism", "rounds",   "too_large", "spent",  "answered",  "changed", "storage", "none",
+        "sticky",    "full",
     };
     return words[status];
 }

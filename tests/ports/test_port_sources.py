@@ -83,11 +83,11 @@ def c_words(source: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]\w*", bare))
 
 
-@pytest.mark.parametrize("name", ["hush.c", "hush.h", "hush_flash.c", "hush_report.c"])
+@pytest.mark.parametrize("name", sorted(path.name for path in C_PORT.glob("hush*.[ch]")))
 def test_the_c_files_have_no_float_no_allocation_and_no_generator_of_their_own(name: str) -> None:
     words = c_words((C_PORT / name).read_text(encoding="utf-8"))
     assert words & C_WORDS == set()
-    assert len(words) > 50, "the words were found"
+    assert len(words) > 25, "the words were found"
 
 
 def test_a_float_in_c_is_seen() -> None:

@@ -897,11 +897,11 @@ static void put_number(writer *to, uint64_t value, bool negative)
     put_text(to, at);
 }
 
-/* A number of at most 90 digits, which is used up. */
+/* A number of at most 243 digits, which is used up. */
 static void put_big(writer *to, big *value)
 {
     const uint32_t unit = 1000000000;
-    uint32_t part[10];
+    uint32_t part[27];
     size_t count = 0;
     do {
         const uint32_t low = value->limb[0];
@@ -2297,23 +2297,99 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     return status;
 }
 
-hush_status hush_cost(const hush_task *task, char *out, size_t capacity)
+enum { SUM_LIMBS = 24, ROUNDED_BITS = 256 };
+
+static bool load_sum(big *out, const uint32_t *limbs)
+{
+    big_set(out, 0);
+    memcpy(out->limb, limbs, SUM_LIMBS * sizeof *limbs);
+    out->used = SUM_LIMBS;
+    big_trim(out);
+    return out->used != 0;
+}
+
+void hush_sum_clear(hush_sum *sum)
+{
+    memset(sum, 0, sizeof *sum);
+    sum->denominator[0] = 1;
+}
+
+/* Makes room: the sum over 2^256, rounded up. */
+APART static void round_up(big *numerator, big *denominator)
+{
+    big quotient;
+    big_shift_left(numerator, ROUNDED_BITS);
+    big_divide(numerator, denominator, &quotient);
+    big_add_small(&quotient, numerator->used != 0);
+    *numerator = quotient;
+    big_set(denominator, 1);
+    big_shift_left(denominator, ROUNDED_BITS);
+}
+
+hush_status hush_sum_add(hush_sum *sum, const char *epsilon, uint32_t divisor, uint32_t times)
 {
     fraction cost;
-    if (!task || !out || !capacity || !task->draws || !epsilon_of(task, 1, &cost)) {
+    big numerator, denominator;
+    if (!sum || !epsilon || !divisor || !read_exact(epsilon, &cost) || !load_sum(&denominator, sum->denominator)) {
         return HUSH_ARGUMENT;
     }
-    cost.divisor = task->sticky ? 1 : task->rounds;
-    big denominator;
-    big_set(&denominator, 1);
+    (void)load_sum(&numerator, sum->numerator);
+    cost.divisor = divisor;
+    multiply_by_denominator(&numerator, &cost);
+    big_multiply_add(&cost.numerator, times, 0);
+    big_multiply(&cost.numerator, &denominator);
+    big_add(&numerator, &cost.numerator);
     multiply_by_denominator(&denominator, &cost);
-    reduce(&cost.numerator, &denominator);
+    reduce(&numerator, &denominator);
+    if (numerator.used > SUM_LIMBS || denominator.used > SUM_LIMBS) {
+        round_up(&numerator, &denominator);
+    }
+    if (numerator.broken || denominator.broken || numerator.used > SUM_LIMBS) {
+        return HUSH_ARGUMENT;
+    }
+    memcpy(sum->numerator, numerator.limb, sizeof sum->numerator);
+    memcpy(sum->denominator, denominator.limb, sizeof sum->denominator);
+    return HUSH_OK;
+}
+
+bool hush_sum_is_within(const hush_sum *sum, const char *limit)
+{
+    fraction most;
+    big numerator, denominator;
+    if (!sum || !limit || !read_exact(limit, &most) || !load_sum(&denominator, sum->denominator)) {
+        return false;
+    }
+    (void)load_sum(&numerator, sum->numerator);
+    multiply_by_denominator(&numerator, &most);
+    big_multiply(&denominator, &most.numerator);
+    return !numerator.broken && !denominator.broken && big_compare(&numerator, &denominator) <= 0;
+}
+
+hush_status hush_sum_text(const hush_sum *sum, char *out, size_t capacity)
+{
+    big numerator, denominator;
+    if (!sum || !out || !capacity) {
+        return HUSH_ARGUMENT;
+    }
+    (void)load_sum(&numerator, sum->numerator);
+    (void)load_sum(&denominator, sum->denominator);
     writer to = {out, capacity - 1, 0, false};
-    put_big(&to, &cost.numerator);
+    put_big(&to, &numerator);
     put_text(&to, "/");
     put_big(&to, &denominator);
     out[to.size] = 0;
     return to.full ? HUSH_SPACE : HUSH_OK;
+}
+
+hush_status hush_cost(const hush_task *task, char *out, size_t capacity)
+{
+    hush_sum cost;
+    if (!task) {
+        return HUSH_ARGUMENT;
+    }
+    hush_sum_clear(&cost);
+    hush_status status = hush_sum_add(&cost, task->epsilon, task->sticky ? 1 : task->rounds, 1);
+    return status == HUSH_OK ? hush_sum_text(&cost, out, capacity) : status;
 }
 
 hush_status hush_round(const hush_task *task, int64_t now, uint32_t *round)
@@ -3412,6 +3488,10 @@ const char *hush_message(hush_status status)
         return "the state of this device cannot be read, written or trusted; nothing was answered";
     case HUSH_NONE:
         return "there is no such record";
+    case HUSH_STICKY:
+        return "its repeated answer reveals when the value changes, which this device does not allow";
+    case HUSH_FULL:
+        return "too many reports wait for the broker; check the connection and answer later";
     }
     return "unknown status";
 }

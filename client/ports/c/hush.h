@@ -37,7 +37,9 @@ typedef enum {
     HUSH_ANSWERED,  /* this round was answered before; the same bytes are sent again */
     HUSH_CHANGED,   /* another task was admitted under this id */
     HUSH_STORAGE,   /* the state cannot be read, written or trusted */
-    HUSH_NONE       /* there is no such record */
+    HUSH_NONE,      /* there is no such record */
+    HUSH_STICKY,    /* the task is sticky: its answers show when a value changes, which this device does not allow */
+    HUSH_FULL       /* too many reports wait for the broker */
 } hush_status;
 
 /* What became of a value. No status is about one: whatever it is, a task is answered, or silence would tell of it.
@@ -67,7 +69,7 @@ enum {
     HUSH_FRAME_BYTES = HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8 * HUSH_WIDTH, /* a frame of one report */
     HUSH_JSON_BYTES = 224 + 21 * HUSH_WIDTH,                               /* enough for one report */
     HUSH_TOPIC_BYTES = 256,
-    HUSH_COST_BYTES = 128,       /* what an answer costs, as text */
+    HUSH_COST_BYTES = 512,       /* enough for a cost, or a sum of costs, as text */
     HUSH_TASK_BYTES = 64 * 1024, /* the longest task */
     HUSH_STEPS = 1 << 20,        /* steps of the grid of a number */
     HUSH_MOST_LEVELS = 1024,
@@ -162,6 +164,22 @@ hush_status hush_take_offer(hush_task *task, uint32_t offer);
 /* What one answer costs, exactly: "numerator/denominator". Of a sticky task that is all of its epsilon, for the memory;
  * the answers from it are free. */
 hush_status hush_cost(const hush_task *task, char *out, size_t capacity);
+
+/* An exact sum of costs, for a ledger. Beyond 768 bits it is rounded up. */
+typedef struct {
+    uint32_t numerator[24], denominator[24];
+} hush_sum;
+
+void hush_sum_clear(hush_sum *sum);
+
+/* Adds `times` times `epsilon` over `divisor`; HUSH_ARGUMENT where that is not the cost of an answer. */
+hush_status hush_sum_add(hush_sum *sum, const char *epsilon, uint32_t divisor, uint32_t times);
+
+/* Whether it is at most `limit`, decimal text. */
+bool hush_sum_is_within(const hush_sum *sum, const char *limit);
+
+/* "numerator/denominator" in lowest terms. */
+hush_status hush_sum_text(const hush_sum *sum, char *out, size_t capacity);
 
 /* The round that is open: HUSH_OK, HUSH_NOT_OPEN or HUSH_CLOSED. `now` is in Unix seconds. */
 hush_status hush_round(const hush_task *task, int64_t now, uint32_t *round);

@@ -16,8 +16,9 @@ extern "C" {
 #endif
 
 enum {
-    HUSH_NAME_BYTES = 41,     /* a name has 1 to 40 of a-z 0-9 - _ . and a terminating zero */
-    HUSH_RECORD_BYTES = 1024  /* the longest record that a device writes */
+    HUSH_NAME_BYTES = 41, /* a name has 1 to 40 of a-z 0-9 - _ . and a terminating zero */
+    HUSH_RECORD_BYTES =   /* the longest record that a device writes: 968, unless hush.h has other limits */
+        640 + (8 * HUSH_WIDTH > 2 * HUSH_MEMORY_LEVELS ? 8 * HUSH_WIDTH : 2 * HUSH_MEMORY_LEVELS)
 };
 
 typedef struct hush_storage {

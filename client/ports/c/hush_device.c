@@ -1,0 +1,1233 @@
+/* A device: ledger, outbox, kept reports and recalls on top of hush.c; see hush_device.h.
+ *
+ * Two kinds of records. `a-TASK-ROUND` is an answer: charge and report, written once when it is drawn, once more when it
+ * is acknowledged, and removed when it is no longer kept. `t-TASK` is the account of a task: which task is pinned, what
+ * the answers cost that were removed, and its recalls. TASK is a hash of the id.
+ *
+ * An answer moves into the account in two steps: the account is stored with its round and its charge, then the answer is
+ * removed. Between them both have the charge, and the round in the account says that it counts once. */
+#include "hush_device.h"
+
+#include <string.h>
+
+enum {
+    WAITING = 1, /* states of an answer */
+    KEPT = 2,
+    /* where the fields of an answer are in its record; 64-bit fields and those below are big-endian */
+    A_STATE = 2, A_FREE = 3, A_DIGEST = 4, A_PURPOSE = 36, A_CLOSES = 52, A_NOT_BEFORE = 60, A_DELAY = 68,
+    A_ACKNOWLEDGED = 72, A_PLACE = 80, A_DIVISOR = 88, A_EPSILON = 92, A_TOPIC_BYTES = 124, A_FRAME_BYTES = 126,
+    A_TOPIC = 128,
+    /* and those of an account */
+    T_FLAGS = 2, T_DIGEST = 4, T_PURPOSE = 36, T_LAST = 52, T_WINDOW = 56, T_DROPPED = 64, T_BEGAN = 68, T_SPREAD = 76,
+    T_CURSOR = 80, T_RECALL = 88, T_SEED = 104, T_RECALLS = 136, T_ID = 200, T_CHARGES = 268, T_CHARGE_BYTES = 40,
+    T_MEMORY = T_CHARGES + HUSH_MOST_OFFERS * T_CHARGE_BYTES, T_REPORTS = T_MEMORY + 12,
+    IS_FOLDED = 1, IS_OPEN = 2,
+    VERSION = 1, CHECK_BYTES = 8, HASH_BYTES = 12, PLACE_BYTES = 8, EPSILON_BYTES = 32,
+    ROUNDS_KNOWN = 64,               /* of an account; earlier rounds count as answered */
+    FIRST_PAUSE = 10000,             /* milliseconds until a refused report is tried again, */
+    LONGEST_PAUSE = 3600000,         /* and at most */
+    LATE = 300 + 2 * 86400,          /* seconds after the end of a task, from which on no report of it can count */
+    DEFAULT_REPORTS = 1000,
+    FIRST_REFUSAL = 128, NO_SUBSCRIBER = 16
+};
+
+_Static_assert(A_TOPIC + 212 + HUSH_FRAME_BYTES + CHECK_BYTES <= HUSH_RECORD_BYTES, "an answer fits");
+_Static_assert(T_REPORTS + 2 * (HUSH_MEMORY_LEVELS + 1) + CHECK_BYTES <= HUSH_RECORD_BYTES, "an account fits");
+
+/* ---- records */
+
+static void put(uint8_t *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+    }
+}
+
+static uint64_t get(const uint8_t *at, size_t bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        value = value << 8 | at[i];
+    }
+    return value;
+}
+
+static void spell(char *out, const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+    }
+    out[2 * count] = 0;
+}
+
+static void name_account(const char *task_id, char out[HUSH_NAME_BYTES])
+{
+    uint8_t hash[HUSH_DIGEST_BYTES];
+    hush_digest((const uint8_t *)task_id, strlen(task_id), hash);
+    memcpy(out, "t-", 2);
+    spell(out + 2, hash, HASH_BYTES);
+}
+
+static void name_answer(const char *account, uint32_t round, char out[HUSH_NAME_BYTES])
+{
+    char digits[8], *at = digits + sizeof digits - 1;
+    *at = 0;
+    do {
+        *--at = (char)('0' + round % 10);
+    } while (round /= 10);
+    memcpy(out, account, 2 + 2 * HASH_BYTES);
+    out[0] = 'a';
+    out[2 + 2 * HASH_BYTES] = '-';
+    memcpy(out + 3 + 2 * HASH_BYTES, at, strlen(at) + 1);
+}
+
+static bool is_answer(const char *name)
+{
+    return name[0] == 'a' && name[1] == '-' && strlen(name) > 3 + 2 * HASH_BYTES;
+}
+
+static bool is_account(const char *name)
+{
+    return name[0] == 't' && name[1] == '-' && strlen(name) == 2 + 2 * HASH_BYTES;
+}
+
+static void name_account_of(const char *answer, char out[HUSH_NAME_BYTES])
+{
+    memcpy(out, answer, 2 + 2 * HASH_BYTES);
+    out[0] = 't';
+    out[2 + 2 * HASH_BYTES] = 0;
+}
+
+static uint32_t round_of(const char *answer)
+{
+    uint32_t round = 0;
+    for (const char *at = answer + 3 + 2 * HASH_BYTES; *at >= '0' && *at <= '9'; at++) {
+        round = 10 * round + (uint32_t)(*at - '0');
+    }
+    return round;
+}
+
+static bool is_of(const char *answer, const char *account)
+{
+    return is_answer(answer) && memcmp(answer + 1, account + 1, 1 + 2 * HASH_BYTES) == 0;
+}
+
+/* Stores the first `size` bytes of device->record, with a checksum. */
+static hush_status store(hush_device *device, const char *name, size_t size)
+{
+    uint8_t check[HUSH_DIGEST_BYTES];
+    hush_digest(device->record, size, check);
+    memcpy(device->record + size, check, CHECK_BYTES);
+    const hush_storage *to = device->storage;
+    return to->store(to->context, name, device->record, size + CHECK_BYTES) == HUSH_OK ? HUSH_OK : HUSH_STORAGE;
+}
+
+/* Reads a record into device->record: HUSH_OK, HUSH_NONE or HUSH_STORAGE. */
+static hush_status load(hush_device *device, const char *name, size_t *size)
+{
+    uint8_t check[HUSH_DIGEST_BYTES];
+    const hush_storage *from = device->storage;
+    hush_status status = from->load(from->context, name, device->record, sizeof device->record, size);
+    if (status != HUSH_OK) {
+        return status == HUSH_NONE ? HUSH_NONE : HUSH_STORAGE;
+    }
+    if (*size < CHECK_BYTES + 2 || *size > sizeof device->record) {
+        return HUSH_STORAGE;
+    }
+    *size -= CHECK_BYTES;
+    hush_digest(device->record, *size, check);
+    return memcmp(device->record + *size, check, CHECK_BYTES) == 0 && device->record[0] == (uint8_t)*name &&
+                   device->record[1] == VERSION
+               ? HUSH_OK
+               : HUSH_STORAGE;
+}
+
+/* The name of record `index`: HUSH_OK, HUSH_NONE or HUSH_STORAGE. */
+static hush_status name_at(const hush_device *device, size_t index, char out[HUSH_NAME_BYTES])
+{
+    const hush_storage *from = device->storage;
+    hush_status status = from->name(from->context, index, out, HUSH_NAME_BYTES);
+    return status == HUSH_OK || status == HUSH_NONE ? status : HUSH_STORAGE;
+}
+
+/* ---- answers */
+
+typedef struct {
+    char name[HUSH_NAME_BYTES];
+    uint32_t round;
+    int state;
+    bool is_free; /* whether the memory of a sticky task has paid for it */
+    int64_t closes, not_before, acknowledged;
+    uint32_t delay, divisor;
+    char epsilon[EPSILON_BYTES];
+    const char *topic; /* these are in device->record */
+    const uint8_t *frame;
+    size_t frame_bytes, bytes;
+} answer;
+
+static hush_status load_answer(hush_device *device, const char *name, answer *out)
+{
+    const uint8_t *from = device->record;
+    hush_status status = load(device, name, &out->bytes);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    const size_t topic_bytes = (size_t)get(from + A_TOPIC_BYTES, 2), size = out->bytes;
+    out->frame_bytes = (size_t)get(from + A_FRAME_BYTES, 2);
+    if (size < A_TOPIC || topic_bytes < 1 || size - A_TOPIC != topic_bytes + out->frame_bytes ||
+        out->frame_bytes < HUSH_HEADER_BYTES || from[A_TOPIC + topic_bytes - 1] || from[A_EPSILON + EPSILON_BYTES - 1]) {
+        return HUSH_STORAGE;
+    }
+    memcpy(out->name, name, strlen(name) + 1);
+    memcpy(out->epsilon, from + A_EPSILON, EPSILON_BYTES);
+    out->round = round_of(name);
+    out->state = from[A_STATE];
+    out->is_free = from[A_FREE] != 0;
+    out->closes = (int64_t)get(from + A_CLOSES, 8);
+    out->not_before = (int64_t)get(from + A_NOT_BEFORE, 8);
+    out->acknowledged = (int64_t)get(from + A_ACKNOWLEDGED, 8);
+    out->delay = (uint32_t)get(from + A_DELAY, 4);
+    out->divisor = (uint32_t)get(from + A_DIVISOR, 4);
+    out->topic = (const char *)from + A_TOPIC;
+    out->frame = from + A_TOPIC + topic_bytes;
+    return (out->state == WAITING || out->state == KEPT) && out->divisor ? HUSH_OK : HUSH_STORAGE;
+}
+
+/* ---- accounts */
+
+static hush_status load_account(hush_device *device, const char *name)
+{
+    hush_account *to = &device->account;
+    const uint8_t *from = device->record;
+    size_t size = 0;
+    if (strcmp(to->name, name) == 0) {
+        return HUSH_OK;
+    }
+    *to = (hush_account){0};
+    hush_status status = load(device, name, &size);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    const uint32_t reports = size >= T_REPORTS ? (uint32_t)get(from + T_MEMORY + 8, 4) : UINT32_MAX;
+    if (reports > HUSH_MEMORY_LEVELS + 1 || size != T_REPORTS + 2 * (size_t)reports || from[T_ID + 64]) {
+        return HUSH_STORAGE;
+    }
+    memcpy(to->id, from + T_ID, sizeof to->id);
+    memcpy(to->digest, from + T_DIGEST, sizeof to->digest);
+    memcpy(to->purpose, from + T_PURPOSE, sizeof to->purpose);
+    to->has_folded = from[T_FLAGS] & IS_FOLDED;
+    to->is_open = (from[T_FLAGS] & IS_OPEN) != 0;
+    to->last = (uint32_t)get(from + T_LAST, 4);
+    to->window = get(from + T_WINDOW, 8);
+    to->dropped = (uint32_t)get(from + T_DROPPED, 4);
+    to->began = (int64_t)get(from + T_BEGAN, 8);
+    to->spread = (uint32_t)get(from + T_SPREAD, 4);
+    to->cursor = get(from + T_CURSOR, 8);
+    memcpy(to->recall, from + T_RECALL, sizeof to->recall);
+    memcpy(to->seed, from + T_SEED, sizeof to->seed);
+    memcpy(to->recalls, from + T_RECALLS, sizeof to->recalls);
+    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
+        const uint8_t *charge = from + T_CHARGES + i * T_CHARGE_BYTES;
+        memcpy(to->charges[i].epsilon, charge, EPSILON_BYTES);
+        to->charges[i].divisor = (uint32_t)get(charge + EPSILON_BYTES, 4);
+        to->charges[i].times = (uint32_t)get(charge + EPSILON_BYTES + 4, 4);
+        if (charge[EPSILON_BYTES - 1] || (to->charges[i].times && !to->charges[i].divisor)) {
+            return HUSH_STORAGE;
+        }
+    }
+    to->memory.threshold = (uint32_t)get(from + T_MEMORY, 4);
+    to->memory.substitute = (uint32_t)get(from + T_MEMORY + 4, 4);
+    to->memory.levels = reports ? reports - 1 : 0;
+    for (size_t i = 0; i < reports; i++) {
+        to->memory.reports[i] = (uint16_t)get(from + T_REPORTS + 2 * i, 2);
+    }
+    memcpy(to->name, name, strlen(name) + 1); /* last: from here on it is loaded */
+    return HUSH_OK;
+}
+
+static hush_status store_account(hush_device *device, const char *name)
+{
+    hush_account *from = &device->account;
+    uint8_t *to = device->record;
+    const size_t reports = from->memory.levels ? from->memory.levels + 1 : 0;
+    memset(to, 0, T_REPORTS);
+    to[0] = 't';
+    to[1] = VERSION;
+    to[T_FLAGS] = (uint8_t)((from->has_folded ? IS_FOLDED : 0) | (from->is_open ? IS_OPEN : 0));
+    memcpy(to + T_ID, from->id, sizeof from->id);
+    memcpy(to + T_DIGEST, from->digest, sizeof from->digest);
+    memcpy(to + T_PURPOSE, from->purpose, sizeof from->purpose);
+    put(to + T_LAST, from->last, 4);
+    put(to + T_WINDOW, from->window, 8);
+    put(to + T_DROPPED, from->dropped, 4);
+    put(to + T_BEGAN, (uint64_t)from->began, 8);
+    put(to + T_SPREAD, from->spread, 4);
+    put(to + T_CURSOR, from->cursor, 8);
+    memcpy(to + T_RECALL, from->recall, sizeof from->recall);
+    memcpy(to + T_SEED, from->seed, sizeof from->seed);
+    memcpy(to + T_RECALLS, from->recalls, sizeof from->recalls);
+    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
+        uint8_t *charge = to + T_CHARGES + i * T_CHARGE_BYTES;
+        memcpy(charge, from->charges[i].epsilon, EPSILON_BYTES);
+        put(charge + EPSILON_BYTES, from->charges[i].divisor, 4);
+        put(charge + EPSILON_BYTES + 4, from->charges[i].times, 4);
+    }
+    put(to + T_MEMORY, from->memory.threshold, 4);
+    put(to + T_MEMORY + 4, from->memory.substitute, 4);
+    put(to + T_MEMORY + 8, reports, 4);
+    for (size_t i = 0; i < reports; i++) {
+        put(to + T_REPORTS + 2 * i, from->memory.reports[i], 2);
+    }
+    hush_status status = store(device, name, T_REPORTS + 2 * reports);
+    from->name[0] = 0; /* read again: after a failure nobody knows which one is there */
+    return status;
+}
+
+/* Whether the charge of a round is in the account, or the round too old for that to be known. */
+static bool is_folded(const hush_account *account, uint32_t round)
+{
+    return account->has_folded && round <= account->last &&
+           (account->last - round >= ROUNDS_KNOWN || (account->window >> (account->last - round) & 1));
+}
+
+static void mark_folded(hush_account *account, uint32_t round)
+{
+    if (!account->has_folded || round > account->last) {
+        const uint32_t shift = account->has_folded ? round - account->last : ROUNDS_KNOWN;
+        account->window = (shift < ROUNDS_KNOWN ? account->window << shift : 0) | 1;
+        account->last = round;
+        account->has_folded = true;
+    } else if (account->last - round < ROUNDS_KNOWN) {
+        account->window |= UINT64_C(1) << (account->last - round);
+    }
+}
+
+static hush_status add_charge(hush_account *account, const char *epsilon, uint32_t divisor)
+{
+    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
+        if (!account->charges[i].times) {
+            memset(account->charges + i, 0, sizeof account->charges[i]);
+            memcpy(account->charges[i].epsilon, epsilon, strlen(epsilon) + 1);
+            account->charges[i].divisor = divisor;
+        }
+        if (strcmp(account->charges[i].epsilon, epsilon) == 0 && account->charges[i].divisor == divisor) {
+            account->charges[i].times++;
+            return HUSH_OK;
+        }
+    }
+    return HUSH_STORAGE; /* a task has no more offers */
+}
+
+/* Charges the answers of this task that the account would no longer know one by one, once `round` is its latest. */
+static hush_status fold_older(hush_device *device, const char *account, uint32_t round)
+{
+    char name[HUSH_NAME_BYTES];
+    answer old;
+    hush_status status = HUSH_OK;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        const uint32_t other = is_of(name, account) ? round_of(name) : round;
+        if (other >= round || round - other < ROUNDS_KNOWN || is_folded(&device->account, other)) {
+            continue;
+        }
+        status = load_answer(device, name, &old);
+        if (status == HUSH_OK && !old.is_free) {
+            status = add_charge(&device->account, old.epsilon, old.divisor);
+        }
+        if (status != HUSH_OK) {
+            return HUSH_STORAGE;
+        }
+    }
+    return status == HUSH_NONE ? HUSH_OK : status;
+}
+
+/* Moves an answer into the account of its task, and removes it. */
+static hush_status fold(hush_device *device, const char *answer_name, bool is_dropped)
+{
+    char account[HUSH_NAME_BYTES], name[HUSH_NAME_BYTES];
+    answer one;
+    memcpy(name, answer_name, strlen(answer_name) + 1);
+    name_account_of(name, account);
+    hush_status status = load_answer(device, name, &one);
+    if (status == HUSH_OK) {
+        status = load_account(device, account);
+    }
+    if (status != HUSH_OK) {
+        return HUSH_STORAGE;
+    }
+    if (!is_folded(&device->account, one.round)) {
+        if (!device->account.has_folded || one.round > device->account.last) {
+            status = fold_older(device, account, one.round);
+        }
+        if (status == HUSH_OK && !one.is_free) {
+            status = add_charge(&device->account, one.epsilon, one.divisor);
+        }
+        mark_folded(&device->account, one.round);
+    }
+    device->account.dropped += is_dropped;
+    if (status == HUSH_OK) {
+        status = store_account(device, account);
+    }
+    device->account.name[0] = 0;
+    const hush_storage *to = device->storage;
+    return status == HUSH_OK && to->remove(to->context, name) != HUSH_OK ? HUSH_STORAGE : status;
+}
+
+/* ---- what was spent */
+
+static void digest_purpose(const char *purpose, size_t bytes, uint8_t out[16])
+{
+    uint8_t digest[HUSH_DIGEST_BYTES];
+    hush_digest((const uint8_t *)purpose, bytes, digest);
+    memcpy(out, digest, 16);
+}
+
+/* Adds what a record has cost; of an answer only where the account of its task does not have it yet. */
+static hush_status add_record(hush_device *device, const char *name, const uint8_t *purpose, hush_sum *sum)
+{
+    char account[HUSH_NAME_BYTES];
+    answer one;
+    hush_status status = HUSH_OK;
+    if (is_answer(name)) {
+        name_account_of(name, account);
+        status = load_answer(device, name, &one);
+        const bool counts = status == HUSH_OK && !one.is_free &&
+                            (!purpose || memcmp(device->record + A_PURPOSE, purpose, 16) == 0);
+        if (status == HUSH_OK) {
+            status = load_account(device, account);
+        }
+        if (status == HUSH_OK && counts && !is_folded(&device->account, one.round)) {
+            status = hush_sum_add(sum, one.epsilon, one.divisor, 1);
+        }
+    } else if (is_account(name)) {
+        status = load_account(device, name);
+        const hush_account *found = &device->account;
+        for (size_t i = 0; i < HUSH_MOST_OFFERS && status == HUSH_OK; i++) {
+            if (found->charges[i].times && (!purpose || memcmp(found->purpose, purpose, 16) == 0)) {
+                status = hush_sum_add(sum, found->charges[i].epsilon, found->charges[i].divisor,
+                                      found->charges[i].times);
+            }
+        }
+    }
+    return status == HUSH_OK ? HUSH_OK : HUSH_STORAGE;
+}
+
+static hush_status add_up(hush_device *device, const uint8_t *purpose, hush_sum *sum)
+{
+    char name[HUSH_NAME_BYTES];
+    hush_status status = HUSH_OK;
+    hush_sum_clear(sum);
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        status = add_record(device, name, purpose, sum);
+        if (status != HUSH_OK) {
+            return status;
+        }
+    }
+    return status == HUSH_NONE ? HUSH_OK : status;
+}
+
+hush_status hush_device_spent(hush_device *device, const char *purpose, size_t purpose_bytes, char *out,
+                              size_t capacity)
+{
+    uint8_t digest[16];
+    hush_sum sum;
+    if (!device || !device->storage || !out) {
+        return HUSH_ARGUMENT;
+    }
+    digest_purpose(purpose ? purpose : "", purpose ? purpose_bytes : 0, digest);
+    hush_status status = add_up(device, purpose ? digest : NULL, &sum);
+    return status == HUSH_OK ? hush_sum_text(&sum, out, capacity) : status;
+}
+
+/* ---- decide: no value is in scope */
+
+static int64_t seconds_of(int64_t milliseconds)
+{
+    return milliseconds / 1000 - (milliseconds % 1000 < 0);
+}
+
+static int64_t later(int64_t moment, int64_t by)
+{
+    return moment > INT64_MAX - by ? INT64_MAX : moment + by;
+}
+
+/* Seconds as milliseconds; what is beyond them is never. */
+static int64_t in_milliseconds(int64_t seconds)
+{
+    return seconds > INT64_MAX / 1000 ? INT64_MAX : seconds < INT64_MIN / 1000 ? INT64_MIN : seconds * 1000;
+}
+
+/* Whether the offer that is taken may be answered, after what was spent on its purpose and in all. */
+static hush_status check_limits(const hush_device *device, const hush_task *task, bool is_free, const hush_sum *spent,
+                                const hush_sum *in_all)
+{
+    hush_sum sum;
+    const uint32_t divisor = task->sticky ? 1 : task->rounds;
+    hush_sum_clear(&sum);
+    if (hush_sum_add(&sum, task->epsilon, 1, 1) != HUSH_OK || !hush_sum_is_within(&sum, device->policy.max_epsilon)) {
+        return HUSH_EPSILON;
+    }
+    sum = *spent;
+    if ((!is_free && hush_sum_add(&sum, task->epsilon, divisor, 1) != HUSH_OK) ||
+        !hush_sum_is_within(&sum, device->policy.lifetime)) {
+        return HUSH_SPENT;
+    }
+    sum = *in_all;
+    return device->policy.total && ((!is_free && hush_sum_add(&sum, task->epsilon, divisor, 1) != HUSH_OK) ||
+                                    !hush_sum_is_within(&sum, device->policy.total))
+               ? HUSH_SPENT
+               : HUSH_OK;
+}
+
+/* Takes the largest offer that the limits allow. */
+static hush_status choose(hush_device *device, hush_task *task, bool is_free)
+{
+    uint8_t purpose[16];
+    hush_sum spent, in_all;
+    if (task->sticky && !device->policy.sticky) {
+        return HUSH_STICKY;
+    }
+    digest_purpose(task->purpose, task->purpose_bytes, purpose);
+    hush_status status = add_up(device, purpose, &spent);
+    hush_sum_clear(&in_all);
+    if (status == HUSH_OK && device->policy.total) {
+        status = add_up(device, NULL, &in_all);
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    for (uint32_t place = task->offers ? task->offers : 1; place-- > 0;) {
+        status = hush_take_offer(task, place);
+        if (status == HUSH_OK) {
+            status = check_limits(device, task, is_free, &spent, &in_all);
+        }
+        if (status == HUSH_OK) {
+            return status;
+        }
+    }
+    return status;
+}
+
+/* How many answers wait that can still be counted, or how many are kept. */
+static hush_status count_answers(hush_device *device, int state, int64_t now, uint32_t *count)
+{
+    char name[HUSH_NAME_BYTES];
+    answer one;
+    hush_status status = HUSH_OK;
+    *count = 0;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        if (!is_answer(name)) {
+            continue;
+        }
+        if (load_answer(device, name, &one) != HUSH_OK) {
+            return HUSH_STORAGE;
+        }
+        *count += one.state == state && in_milliseconds(later(one.closes, LATE)) > now;
+    }
+    return status == HUSH_NONE ? HUSH_OK : status;
+}
+
+/* Whether the task is the one that was admitted, and its open round was not answered. */
+static hush_status check_history(hush_device *device, const hush_task *task, int64_t now, const char *account,
+                                 uint32_t *round)
+{
+    char name[HUSH_NAME_BYTES];
+    size_t size = 0;
+    hush_status status = load_account(device, account);
+    device->account.is_new = status == HUSH_NONE;
+    if (status == HUSH_OK && (memcmp(device->account.digest, task->digest, sizeof task->digest) != 0 ||
+                              strcmp(device->account.id, task->id) != 0)) {
+        return HUSH_CHANGED;
+    }
+    if (status != HUSH_OK && status != HUSH_NONE) {
+        return status;
+    }
+    status = hush_round(task, seconds_of(now), round);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    name_answer(account, *round, name);
+    if (is_folded(&device->account, *round)) {
+        return HUSH_ANSWERED;
+    }
+    status = load(device, name, &size);
+    return status == HUSH_NONE ? HUSH_OK : status == HUSH_OK ? HUSH_ANSWERED : HUSH_STORAGE;
+}
+
+/* A uniform delay of at most `spread`, or of half of the time until the task closes. */
+static hush_status draw_delay(const hush_device *device, const hush_task *task, int64_t now, uint32_t *delay)
+{
+    uint8_t bytes[8];
+    const int64_t closes = in_milliseconds(task->closes);
+    int64_t longest = device->policy.spread;
+    if (closes != INT64_MAX && (closes - now) / 2 < longest) {
+        longest = (closes - now) / 2;
+    }
+    *delay = 0;
+    if (longest <= 0) {
+        return HUSH_OK;
+    }
+    if (device->random(device->random_context, bytes, sizeof bytes) != 0) {
+        return HUSH_RANDOM;
+    }
+    *delay = (uint32_t)(get(bytes, 8) % ((uint64_t)longest + 1)); /* not uniform by one in 2^32 at most: it hides times */
+    return HUSH_OK;
+}
+
+hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now, hush_decision *decision)
+{
+    char account[HUSH_NAME_BYTES];
+    uint32_t round = 0, waiting = 0;
+    if (!device || !device->storage || !task || !task->json || !decision) {
+        return HUSH_ARGUMENT;
+    }
+    *decision = (hush_decision){0};
+    name_account(task->id, account);
+    hush_status status = check_history(device, task, now, account, &round);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    const bool is_new = device->account.is_new;
+    status = choose(device, task, device->account.memory.levels != 0);
+    if (status == HUSH_OK) {
+        status = count_answers(device, WAITING, now, &waiting);
+    }
+    if (status == HUSH_OK && waiting >= device->policy.capacity) {
+        return HUSH_FULL;
+    }
+    if (status == HUSH_OK && is_new) {
+        device->account = (hush_account){0};
+        memcpy(device->account.id, task->id, sizeof task->id);
+        memcpy(device->account.digest, task->digest, sizeof task->digest);
+        digest_purpose(task->purpose, task->purpose_bytes, device->account.purpose);
+        status = store_account(device, account);
+    }
+    if (status == HUSH_OK) {
+        status = draw_delay(device, task, now, &decision->delay);
+    }
+    if (status == HUSH_OK) {
+        decision->task = task;
+        decision->round = round;
+        decision->not_before = now + decision->delay;
+    }
+    return status;
+}
+
+/* ---- answer: whatever the value is */
+
+/* The memory of a sticky task: drawn and charged once, before the first answer is made of it. */
+static hush_status need_memory(hush_device *device, const hush_task *task, const char *account)
+{
+    if (device->account.memory.levels) {
+        return hush_fits(task, &device->account.memory) ? HUSH_OK : HUSH_STORAGE;
+    }
+    hush_status status = hush_draw_memory(task, device->random, device->random_context, &device->account.memory);
+    if (status == HUSH_OK) {
+        status = add_charge(&device->account, task->epsilon, 1);
+    }
+    if (status == HUSH_OK) {
+        status = store_account(device, account);
+    } else {
+        device->account.name[0] = 0;
+    }
+    return status == HUSH_OK ? load_account(device, account) : status;
+}
+
+/* The record of an answer: its charge and its frame. */
+static hush_status store_answer(hush_device *device, const hush_decision *decision, const hush_report *report,
+                                const char *name)
+{
+    const hush_task *task = decision->task;
+    uint8_t *to = device->record;
+    size_t frame_bytes = 0;
+    memset(to, 0, A_TOPIC);
+    hush_status status = hush_report_topic(task->id, device->sender, (char *)to + A_TOPIC, 212);
+    const size_t topic_bytes = status == HUSH_OK ? strlen((char *)to + A_TOPIC) + 1 : 0;
+    if (status == HUSH_OK) {
+        status = hush_encode_frame(report->digest, report->round, report->id, report->body, report->width, 1,
+                                   to + A_TOPIC + topic_bytes, HUSH_FRAME_BYTES, &frame_bytes);
+    }
+    if (status != HUSH_OK) {
+        return status;
+    }
+    to[0] = 'a';
+    to[1] = VERSION;
+    to[A_STATE] = WAITING;
+    to[A_FREE] = task->sticky;
+    memcpy(to + A_DIGEST, task->digest, sizeof task->digest);
+    digest_purpose(task->purpose, task->purpose_bytes, to + A_PURPOSE);
+    put(to + A_CLOSES, (uint64_t)task->closes, 8);
+    put(to + A_NOT_BEFORE, (uint64_t)decision->not_before, 8);
+    put(to + A_DELAY, decision->delay, 4);
+    put(to + A_DIVISOR, task->rounds, 4);
+    memcpy(to + A_EPSILON, task->epsilon, EPSILON_BYTES);
+    put(to + A_TOPIC_BYTES, topic_bytes, 2);
+    put(to + A_FRAME_BYTES, frame_bytes, 2);
+    return store(device, name, A_TOPIC + topic_bytes + frame_bytes);
+}
+
+hush_status hush_device_answer(hush_device *device, hush_decision *decision, const char *value, hush_became *became)
+{
+    char account[HUSH_NAME_BYTES], name[HUSH_NAME_BYTES];
+    size_t size = 0;
+    hush_report report;
+    if (!device || !device->storage || !decision || !decision->task) {
+        return HUSH_ARGUMENT;
+    }
+    const hush_task *task = decision->task;
+    hush_decision made = *decision;
+    decision->task = NULL;
+    name_account(task->id, account);
+    name_answer(account, made.round, name);
+    hush_status status = load(device, name, &size);
+    if (status != HUSH_NONE) {
+        return status == HUSH_OK ? HUSH_ANSWERED : status;
+    }
+    if (load_account(device, account) != HUSH_OK || is_folded(&device->account, made.round) ||
+        memcmp(device->account.digest, task->digest, sizeof task->digest) != 0) {
+        return HUSH_STORAGE;
+    }
+    status = task->sticky ? need_memory(device, task, account) : HUSH_OK;
+    if (status == HUSH_OK) {
+        status = hush_draw(task, task->sticky ? &device->account.memory : NULL, made.round, value, device->random,
+                           device->random_context, &report);
+    }
+    if (status == HUSH_OK) {
+        status = store_answer(device, &made, &report, name);
+    }
+    if (status == HUSH_OK && became) {
+        *became = report.value;
+    }
+    return status;
+}
+
+/* ---- recalls */
+
+static const uint64_t NO_KEY = 0;
+
+/* When a kept frame goes under the open recall of its account: a key that grows with the time, uniform over 64 bits. */
+static uint64_t key_of(const hush_account *account, const char *name)
+{
+    uint8_t bytes[HUSH_SEED_BYTES + HUSH_NAME_BYTES] = {0}, digest[HUSH_DIGEST_BYTES];
+    memcpy(bytes, account->seed, HUSH_SEED_BYTES);
+    memcpy(bytes + HUSH_SEED_BYTES, name, strlen(name));
+    hush_digest(bytes, sizeof bytes, digest);
+    return get(digest, 8) | 1;
+}
+
+static int64_t due_of(const hush_account *account, uint64_t key)
+{
+    return later(account->began, (int64_t)((key >> 32) * (1000 * (uint64_t)account->spread + 1) >> 32));
+}
+
+/* How far the recall of the account that is loaded has come: in memory, or as stored. */
+static uint64_t cursor_of(const hush_device *device)
+{
+    for (size_t i = 0; i < HUSH_RECALLS; i++) {
+        if (strcmp(device->progress[i].name, device->account.name) == 0) {
+            return device->progress[i].cursor;
+        }
+    }
+    return device->account.cursor;
+}
+
+/* Whether an answer that is loaded is to be sent again for the recall of the account, which is loaded, too. */
+static bool is_recalled(const hush_device *device, const answer *one)
+{
+    const hush_account *account = &device->account;
+    return account->is_open && one->state == KEPT && one->acknowledged <= account->began &&
+           key_of(account, one->name) > cursor_of(device);
+}
+
+/* When a kept answer ends, in milliseconds. */
+static int64_t end_of(const hush_device *device, const answer *one)
+{
+    const hush_recall scheduled = {.spread = device->account.spread};
+    return in_milliseconds(hush_kept_until(seconds_of(one->acknowledged), one->closes, device->policy.keep,
+                                           is_recalled(device, one) ? &scheduled : NULL));
+}
+
+hush_status hush_device_recall(hush_device *device, const char *task_id, const uint8_t *payload, size_t size)
+{
+    char account[HUSH_NAME_BYTES];
+    hush_recall read;
+    size_t slot = 0;
+    if (!device || !device->storage || !task_id) {
+        return HUSH_ARGUMENT;
+    }
+    for (size_t i = 0; i < HUSH_RECALLS; i++) {
+        if (strcmp(device->waiting[i].task, task_id) == 0) {
+            slot = i;
+            break;
+        }
+        slot = !*device->waiting[i].task ? i : slot;
+    }
+    if (!size) {
+        if (strcmp(device->waiting[slot].task, task_id) == 0) {
+            device->waiting[slot] = (hush_recall){{0}, {0}, {0}, 0};
+        }
+        return HUSH_OK;
+    }
+    if (hush_read_recall(payload, size, &read) != HUSH_OK || strcmp(read.task, task_id) != 0) {
+        return HUSH_OK;
+    }
+    name_account(task_id, account);
+    hush_status status = load_account(device, account);
+    if (status != HUSH_OK) {
+        return status == HUSH_NONE ? HUSH_OK : status;
+    }
+    const hush_account *found = &device->account;
+    bool is_known = found->is_open && memcmp(found->recall, read.id, sizeof read.id) == 0;
+    for (size_t i = 0; i < HUSH_RECALL_IDS; i++) {
+        is_known = is_known || memcmp(found->recalls[i], read.id, sizeof read.id) == 0;
+    }
+    if (!is_known && memcmp(found->digest, read.digest, HUSH_REPORT_DIGEST_BYTES) == 0) {
+        device->waiting[slot] = read;
+    }
+    return HUSH_OK;
+}
+
+typedef struct {
+    char name[HUSH_NAME_BYTES];
+    uint64_t key;
+} candidate;
+
+/* The kept answer that is next under the open recall of an account; its key is NO_KEY if there is none. */
+static hush_status find_next(hush_device *device, const char *account, int64_t now, candidate *out)
+{
+    char name[HUSH_NAME_BYTES];
+    answer one;
+    hush_status status = HUSH_OK;
+    out->key = NO_KEY;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        if (!is_of(name, account)) {
+            continue;
+        }
+        status = load_answer(device, name, &one);
+        const bool here = status == HUSH_OK && memcmp(device->record + A_PLACE, device->place, PLACE_BYTES) == 0;
+        if (status == HUSH_OK) {
+            status = load_account(device, account);
+        }
+        if (status != HUSH_OK) {
+            return HUSH_STORAGE;
+        }
+        const uint64_t key = key_of(&device->account, name);
+        if (here && is_recalled(device, &one) && end_of(device, &one) > now && (!out->key || key < out->key)) {
+            memcpy(out->name, name, sizeof name);
+            out->key = key;
+        }
+    }
+    return status == HUSH_NONE ? load_account(device, account) : status;
+}
+
+/* Begins a recall that has waited long enough, if anything is kept for it. */
+static hush_status begin_recall(hush_device *device, hush_recall *recall, int64_t now, int64_t *next)
+{
+    char account[HUSH_NAME_BYTES];
+    candidate first;
+    name_account(recall->task, account);
+    hush_status status = load_account(device, account);
+    if (status != HUSH_OK) {
+        return status;
+    }
+    hush_account *found = &device->account;
+    const int64_t until = later(found->began, in_milliseconds(device->policy.recall_every));
+    if (found->is_open || (found->began && found->began <= now && now < until)) {
+        *next = !found->is_open && until < *next ? until : *next; /* the open one is served first */
+        return HUSH_OK;
+    }
+    if (device->random(device->random_context, found->seed, sizeof found->seed) != 0) {
+        found->name[0] = 0;
+        return HUSH_RANDOM;
+    }
+    found->is_open = true;
+    found->began = now;
+    found->spread = recall->spread;
+    found->cursor = 0;
+    memcpy(found->recall, recall->id, sizeof recall->id);
+    status = find_next(device, account, now, &first);
+    if (status == HUSH_OK && first.key) {
+        status = store_account(device, account);
+    }
+    device->account.name[0] = 0;
+    if (status == HUSH_OK) {
+        *recall = (hush_recall){{0}, {0}, {0}, 0};
+    }
+    return status;
+}
+
+/* Stores that the recall of an account is served. */
+static hush_status end_recall(hush_device *device, const char *account)
+{
+    hush_account *found = &device->account;
+    for (size_t i = 0; i < HUSH_RECALLS; i++) {
+        if (strcmp(device->progress[i].name, account) == 0) {
+            device->progress[i].name[0] = 0;
+        }
+    }
+    memmove(found->recalls[1], found->recalls[0], sizeof found->recalls - sizeof found->recalls[0]);
+    memcpy(found->recalls[0], found->recall, sizeof found->recall);
+    found->is_open = false;
+    memset(found->seed, 0, sizeof found->seed);
+    return store_account(device, account);
+}
+
+/* ---- sending */
+
+/* The slot of an answer, or a free one; HUSH_WINDOW if there is none. */
+static size_t slot_of(const hush_device *device, const char *name)
+{
+    size_t free_slot = HUSH_WINDOW;
+    for (size_t i = 0; i < HUSH_WINDOW; i++) {
+        if (strcmp(device->flight[i].name, name) == 0) {
+            return i;
+        }
+        free_slot = device->flight[i].name[0] ? free_slot : i;
+    }
+    return free_slot;
+}
+
+/* Hands an answer that is loaded to the network, unless it is there, must wait, or there is no room. */
+static void hand_over(hush_device *device, const answer *one, uint64_t key, int64_t now, hush_publish publish,
+                      void *context, int64_t *next)
+{
+    const size_t slot = slot_of(device, one->name);
+    if (slot == HUSH_WINDOW) {
+        return;
+    }
+    const bool is_known = device->flight[slot].name[0] != 0;
+    if (is_known && device->flight[slot].until > now) {
+        *next = device->flight[slot].until < *next ? device->flight[slot].until : *next;
+        return;
+    }
+    if (is_known && !device->flight[slot].until) {
+        return;
+    }
+    if (!is_known) {
+        memcpy(device->flight[slot].name, one->name, sizeof one->name);
+        device->flight[slot].pause = FIRST_PAUSE;
+    }
+    device->flight[slot].ticket = ++device->ticket;
+    device->flight[slot].until = 0;
+    device->flight[slot].key = key;
+    if (publish(context, one->topic, one->frame, one->frame_bytes, device->ticket) != 0) {
+        device->flight[slot].name[0] = 0;
+        *next = later(now, 1000) < *next ? later(now, 1000) : *next;
+    }
+}
+
+/* Sends the answers that were never acknowledged and are due. */
+static hush_status send_waiting(hush_device *device, int64_t now, hush_publish publish, void *context, int64_t *next)
+{
+    char name[HUSH_NAME_BYTES];
+    answer one;
+    hush_status status = HUSH_OK, worst = HUSH_OK;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        if (!is_answer(name)) {
+            continue;
+        }
+        if (load_answer(device, name, &one) != HUSH_OK) {
+            worst = HUSH_STORAGE; /* the others are sent */
+            continue;
+        }
+        if (one.state != WAITING) {
+            continue;
+        }
+        const bool was_set_back = one.not_before - now > (int64_t)one.delay; /* the clock: no wait is longer than its own */
+        if (one.not_before > now && !was_set_back) {
+            *next = one.not_before < *next ? one.not_before : *next;
+        } else {
+            hand_over(device, &one, NO_KEY, now, publish, context, next);
+        }
+    }
+    return status == HUSH_NONE ? worst : status;
+}
+
+/* Serves the open recalls: the next frame of each, in the order of their times. */
+static hush_status send_recalled(hush_device *device, int64_t now, hush_publish publish, void *context, int64_t *next)
+{
+    char name[HUSH_NAME_BYTES];
+    candidate first;
+    answer one;
+    hush_status status = HUSH_OK;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        if (!is_account(name)) {
+            continue;
+        }
+        status = load_account(device, name);
+        if (status == HUSH_OK && device->account.is_open) {
+            status = find_next(device, name, now, &first);
+        } else if (status == HUSH_OK) {
+            continue;
+        }
+        if (status != HUSH_OK) {
+            return HUSH_STORAGE;
+        }
+        if (!first.key) {
+            status = end_recall(device, name);
+            if (status != HUSH_OK) {
+                return status;
+            }
+            index = (size_t)-1; /* something was written: from the start */
+            continue;
+        }
+        const int64_t due = due_of(&device->account, first.key);
+        if (due > now && due - now <= 1000 * (int64_t)device->account.spread) { /* else the clock was set back */
+            *next = due < *next ? due : *next;
+        } else if (load_answer(device, first.name, &one) == HUSH_OK) {
+            hand_over(device, &one, first.key, now, publish, context, next);
+        }
+    }
+    return status == HUSH_NONE ? HUSH_OK : status;
+}
+
+/* Finds an answer that is no longer to be kept: ended, too late to count, or the oldest of too many. */
+static hush_status find_ended(hush_device *device, int64_t now, bool too_many, char out[HUSH_NAME_BYTES])
+{
+    char name[HUSH_NAME_BYTES], account[HUSH_NAME_BYTES];
+    answer one;
+    int64_t oldest = INT64_MAX;
+    hush_status status = HUSH_OK;
+    out[0] = 0;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        if (!is_answer(name) || load_answer(device, name, &one) != HUSH_OK) {
+            continue; /* damage is reported where it matters */
+        }
+        if (one.state == WAITING) {
+            if (!too_many && in_milliseconds(later(one.closes, LATE)) <= now) {
+                memcpy(out, name, sizeof name);
+                return HUSH_OK;
+            }
+            continue;
+        }
+        name_account_of(name, account);
+        if (load_account(device, account) != HUSH_OK) {
+            continue;
+        }
+        if (too_many ? one.acknowledged < oldest : end_of(device, &one) <= now) {
+            memcpy(out, name, sizeof name);
+            oldest = one.acknowledged;
+            if (!too_many) {
+                return HUSH_OK;
+            }
+        }
+    }
+    return status == HUSH_NONE ? HUSH_OK : status;
+}
+
+static hush_status tidy(hush_device *device, int64_t now)
+{
+    char name[HUSH_NAME_BYTES];
+    uint32_t kept = 0;
+    hush_status status = HUSH_OK;
+    do {
+        status = find_ended(device, now, false, name);
+        if (status == HUSH_OK && name[0]) {
+            status = fold(device, name, false);
+        }
+    } while (status == HUSH_OK && name[0]);
+    if (status == HUSH_OK) {
+        status = count_answers(device, KEPT, INT64_MIN, &kept);
+    }
+    for (; status == HUSH_OK && kept > device->policy.kept; kept--) {
+        status = find_ended(device, now, true, name);
+        if (status == HUSH_OK && name[0]) {
+            status = fold(device, name, true);
+        }
+    }
+    return status;
+}
+
+hush_status hush_device_send(hush_device *device, int64_t now, hush_publish publish, void *context, int64_t *next)
+{
+    int64_t soonest = INT64_MAX;
+    if (!device || !device->storage || !publish) {
+        return HUSH_ARGUMENT;
+    }
+    hush_status status = tidy(device, now);
+    for (size_t i = 0; i < HUSH_RECALLS && status == HUSH_OK; i++) {
+        if (device->waiting[i].task[0]) {
+            status = begin_recall(device, device->waiting + i, now, &soonest);
+        }
+    }
+    const hush_status sent = send_waiting(device, now, publish, context, &soonest); /* also where the rest has failed */
+    status = status == HUSH_OK ? sent : status;
+    if (status == HUSH_OK) {
+        status = send_recalled(device, now, publish, context, &soonest);
+    }
+    if (next) {
+        *next = soonest;
+    }
+    return status;
+}
+
+/* Remembers how far a recall has come; where there is no room in memory, in its account. */
+static hush_status advance(hush_device *device, const char *account, uint64_t key)
+{
+    size_t slot = HUSH_RECALLS;
+    for (size_t i = 0; i < HUSH_RECALLS; i++) {
+        if (strcmp(device->progress[i].name, account) == 0) {
+            slot = i;
+            break;
+        }
+        slot = device->progress[i].name[0] ? slot : i;
+    }
+    if (slot < HUSH_RECALLS) {
+        memcpy(device->progress[slot].name, account, strlen(account) + 1);
+        device->progress[slot].cursor = key;
+        return HUSH_OK;
+    }
+    hush_status status = load_account(device, account);
+    device->account.cursor = key;
+    return status == HUSH_OK ? store_account(device, account) : status;
+}
+
+/* The broker has an answer: it is kept, or folded where nothing is kept. */
+static hush_status keep(hush_device *device, const char *name, int64_t now)
+{
+    answer one;
+    hush_status status = load_answer(device, name, &one);
+    if (status != HUSH_OK || one.state != WAITING) {
+        return status == HUSH_NONE ? HUSH_OK : status;
+    }
+    if (in_milliseconds(hush_kept_until(seconds_of(now), one.closes, device->policy.keep, NULL)) <= now) {
+        return fold(device, name, false);
+    }
+    device->record[A_STATE] = KEPT;
+    put(device->record + A_ACKNOWLEDGED, (uint64_t)now, 8);
+    memcpy(device->record + A_PLACE, device->place, PLACE_BYTES);
+    return store(device, name, one.bytes);
+}
+
+hush_status hush_device_acknowledged(hush_device *device, uint32_t ticket, uint8_t reason, int64_t now)
+{
+    char name[HUSH_NAME_BYTES], account[HUSH_NAME_BYTES];
+    size_t slot = 0;
+    if (!device || !device->storage) {
+        return HUSH_ARGUMENT;
+    }
+    while (slot < HUSH_WINDOW && (!device->flight[slot].name[0] || device->flight[slot].ticket != ticket)) {
+        slot++;
+    }
+    if (slot == HUSH_WINDOW) {
+        return HUSH_OK; /* of an earlier connection */
+    }
+    if (reason >= FIRST_REFUSAL || reason == NO_SUBSCRIBER) {
+        device->flight[slot].until = later(now, device->flight[slot].pause);
+        device->flight[slot].pause =
+            device->flight[slot].pause < LONGEST_PAUSE / 2 ? 2 * device->flight[slot].pause : LONGEST_PAUSE;
+        return HUSH_OK;
+    }
+    memcpy(name, device->flight[slot].name, sizeof name);
+    device->flight[slot].name[0] = 0;
+    if (!device->flight[slot].key) {
+        return keep(device, name, now);
+    }
+    name_account_of(name, account);
+    return advance(device, account, device->flight[slot].key);
+}
+
+void hush_device_disconnected(hush_device *device)
+{
+    if (device) {
+        memset(device->flight, 0, sizeof device->flight);
+    }
+}
+
+hush_status hush_device_save(hush_device *device)
+{
+    hush_status status = HUSH_OK;
+    for (size_t i = 0; i < HUSH_RECALLS && status == HUSH_OK; i++) {
+        char account[HUSH_NAME_BYTES];
+        memcpy(account, device->progress[i].name, sizeof account);
+        if (!account[0]) {
+            continue;
+        }
+        status = load_account(device, account);
+        if (status == HUSH_OK && device->account.is_open && device->account.cursor != device->progress[i].cursor) {
+            device->account.cursor = device->progress[i].cursor;
+            status = store_account(device, account);
+        }
+    }
+    return status;
+}
+
+hush_status hush_device_recall_topic(hush_device *device, size_t index, char *out, size_t capacity)
+{
+    char name[HUSH_NAME_BYTES];
+    hush_status status = HUSH_OK;
+    if (!device || !device->storage || !out) {
+        return HUSH_ARGUMENT;
+    }
+    for (size_t at = 0; (status = name_at(device, at, name)) == HUSH_OK; at++) {
+        if (!is_account(name) || index--) {
+            continue;
+        }
+        status = load_account(device, name);
+        return status == HUSH_OK ? hush_recall_topic(device->account.id, out, capacity) : HUSH_STORAGE;
+    }
+    return status;
+}
+
+hush_status hush_device_forget(hush_device *device, const char *task_id)
+{
+    char account[HUSH_NAME_BYTES], name[HUSH_NAME_BYTES];
+    if (!device || !device->storage || !task_id) {
+        return HUSH_ARGUMENT;
+    }
+    name_account(task_id, account);
+    hush_status status = load_account(device, account);
+    if (status != HUSH_OK) {
+        return status == HUSH_NONE ? HUSH_OK : status;
+    }
+    bool is_charged = device->account.has_folded || device->account.charges[0].times;
+    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
+        is_charged = is_charged || is_of(name, account);
+    }
+    if (status != HUSH_NONE || is_charged) {
+        return status != HUSH_NONE ? status : HUSH_ANSWERED;
+    }
+    device->account.name[0] = 0;
+    return device->storage->remove(device->storage->context, account) == HUSH_OK ? HUSH_OK : HUSH_STORAGE;
+}
+
+/* ---- the start */
+
+static bool is_limit(const char *text)
+{
+    hush_sum sum;
+    hush_sum_clear(&sum);
+    return hush_sum_add(&sum, text, 1, 1) == HUSH_OK;
+}
+
+hush_status hush_device_open(hush_device *device, const hush_storage *storage, const hush_policy *policy,
+                             const char *sender, const char *broker, hush_random source, void *context)
+{
+    char topic[HUSH_TOPIC_BYTES];
+    uint8_t digest[HUSH_DIGEST_BYTES];
+    hush_sum sum;
+    if (!device || !storage || !policy || !sender || !broker || !source ||
+        hush_report_topic("a", sender, topic, sizeof topic) != HUSH_OK) {
+        return HUSH_ARGUMENT;
+    }
+    *device = (hush_device){.policy = *policy, .sender = sender, .random = source, .random_context = context};
+    hush_policy *limits = &device->policy;
+    limits->max_epsilon = limits->max_epsilon ? limits->max_epsilon : "4";
+    limits->lifetime = limits->lifetime ? limits->lifetime : "4";
+    limits->capacity = limits->capacity ? limits->capacity : DEFAULT_REPORTS;
+    limits->kept = limits->kept ? limits->kept : DEFAULT_REPORTS;
+    limits->recall_every = limits->recall_every ? limits->recall_every : HUSH_RECALL_EVERY;
+    if (!is_limit(limits->max_epsilon) || !is_limit(limits->lifetime) || (limits->total && !is_limit(limits->total)) ||
+        limits->keep < 0 || limits->keep > HUSH_KEEP_SECONDS || limits->recall_every < 0) {
+        return HUSH_ARGUMENT;
+    }
+    hush_digest((const uint8_t *)broker, strlen(broker), digest);
+    memcpy(device->record, digest, sizeof digest);
+    memcpy(device->record + sizeof digest, sender, strlen(sender));
+    hush_digest(device->record, sizeof digest + strlen(sender), digest);
+    memcpy(device->place, digest, PLACE_BYTES);
+    device->storage = storage;
+    hush_status status = add_up(device, NULL, &sum); /* reads every record */
+    device->storage = status == HUSH_OK ? storage : NULL;
+    return status;
+}
