@@ -13,13 +13,13 @@ _CHROMIUM = Path("/usr/bin/chromium")
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
-    """Debian's chromium; without it the test skips, or fails where HUSH_NO_SKIP says so."""
+def browsing(*arguments: str) -> Iterator[Browser]:
+    """Debian's chromium, with further arguments; without it the test skips, or fails where HUSH_NO_SKIP says so."""
     if not _CHROMIUM.exists():
         missing(f"{_CHROMIUM} is not installed")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=_CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+            executable_path=_CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *arguments]
         )
         try:
             yield browser

@@ -165,6 +165,16 @@ def test_the_data_of_the_source_is_in_the_installed_wheel(device: Path, top: str
 
 
 @pytest.mark.timeout(300)
+def test_the_installed_wheel_carries_the_modules_of_a_page(device: Path) -> None:
+    probe = "from hush_client.browser import browser_modules\nfor one in browser_modules().values(): print(one)"
+    run = subprocess.run([device / "bin" / "python", "-I", "-c", probe], check=True, capture_output=True, text=True)
+    found = {Path(line).name: Path(line) for line in run.stdout.splitlines()}
+    assert found.keys() == {path.name for path in (ROOT / "client/ports/js/src").glob("*.js")} - {"node.js"}
+    assert all(site_packages(device) in path.parents for path in found.values())
+    assert all(path.read_bytes() == (ROOT / "client/ports/js/src" / name).read_bytes() for name, path in found.items())
+
+
+@pytest.mark.timeout(300)
 def test_the_tour_and_the_attacks_of_the_source_run_from_the_installed_wheel(device: Path, tmp_path: Path) -> None:
     top = site_packages(device)
     for package, folder in (("hush_tour", "tour"), ("hush_attacks", "attacks")):

@@ -107,7 +107,7 @@ if (options.once) {
     try {
       const receipt = await device.answer(id, readValue(), { timeout: seconds("timeout", 30) });
       say(receipt);
-      isSent &&= receipt.status === "sent" || (receipt.status === "answered" && !receipt.waiting);
+      isSent &&= receipt.status !== "refused";
     } catch (error) {
       console.error(`hush-device: ${error.message}`);
       isSent = false;

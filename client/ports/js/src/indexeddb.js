@@ -34,15 +34,21 @@ export async function openIndexedDB(name = "hush") {
           return reject(failed(error));
         }
         const records = transaction.objectStore(STORE), names = records.getAllKeys(), values = records.getAll();
+        const abort = (error) => {
+          reason = error;
+          transaction.abort();
+        };
         values.onsuccess = () => {
+          let changes;
           try {
-            for (const [record, bytes] of step(new Map(names.result.map((key, i) => [key, values.result[i]])))) {
-              if (bytes) records.put(bytes, record);
-              else records.delete(record);
-            }
+            changes = [...step(new Map(names.result.map((key, i) => [key, values.result[i]])))];
           } catch (error) {
-            reason = error;
-            transaction.abort();
+            return abort(error);
+          }
+          try {
+            for (const [record, bytes] of changes) void (bytes ? records.put(bytes, record) : records.delete(record));
+          } catch (error) {
+            abort(failed(error));
           }
         };
         transaction.oncomplete = () => resolve();

@@ -1,0 +1,171 @@
+"""The JavaScript device in node against real brokers: answers, kills at each step, the program in docs/ports.md."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from port_programs import PORTS
+from servers import Mosquitto, need
+from serving import estimate, serving
+
+from hush_common.wire import Frame, decode
+from hush_simulations.brokers.embedded import embedded_broker
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = PORTS / "js" / "bin" / "hush-device.js"
+CHILD = Path(__file__).parents[1] / "ports" / "js" / "crash_child.mjs"
+HEIGHTS = """id = "heights"
+title = "Mean height of adults"
+epsilon = "1"
+mechanism = "laplace"
+domain = {kind = "number", lower = 120.0, upper = 220.0, unit = "cm"}
+"""
+TASK = {
+    "domain": {"kind": "number", "lower": 120.0, "outside": "clamp", "unit": "cm", "upper": 220.0},
+    "epsilon": "1",
+    "id": "heights",
+    "mechanism": "laplace",
+    "rounds": 1,
+}
+STEPS = [
+    *("open", "opened", "written", "synced", "rename", "renamed"),  # of the record with the charge and the report
+    *("publish", "published"),
+    *("rename 2", "renamed 2"),  # of the record after the acknowledgement
+]
+
+
+def device(url: str, state: Path, *arguments: str, check: bool = True) -> list[dict[str, Any]]:
+    """The receipts of hush-device."""
+    command = [need("node"), str(PROGRAM), url, "--device", "d1", "--state", str(state), *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 0 or not check, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+@contextmanager
+def reports(mosquitto: Mosquitto, file: Path) -> Iterator[None]:
+    """Every report that the broker delivers, one in a line of the file, as hexadecimal digits."""
+    command = [need("mosquitto_sub"), "-p", str(mosquitto.port), "-q", "1", "-t", "hush/v1/reports/#", "-F", "%x"]
+    with file.open("wb") as out, subprocess.Popen(command, stdout=out) as watching:
+        try:
+            yield
+        finally:
+            watching.terminate()
+
+
+def publish(mosquitto: Mosquitto, task: dict[str, object]) -> None:
+    command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-q", "1", "-r", "-t", f"hush/v1/tasks/{task['id']}"]
+    subprocess.run([*command, "-m", json.dumps(task)], check=True)
+
+
+@pytest.mark.timeout(120)
+def test_a_report_of_the_program_is_counted_once(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    once = ["--task", "heights", "--value", "172", "--once", "--spread", "0"]
+    with serving(mosquitto.url, tmp_path, HEIGHTS):
+        assert estimate(mosquitto.port, 0)["n"] == 0
+        (first,) = device(mosquitto.url, tmp_path / "state", *once)
+        (second,) = device(mosquitto.url, tmp_path / "state", *once)
+        document = estimate(mosquitto.port, 1)
+    assert (first["status"], second["status"], first["report"]) == ("sent", "answered", second["report"])
+    (number,) = first["body"]
+    assert (document["n"], document["refused"]) == (1, {})
+    assert document["mean"] == pytest.approx(120 + 100 * number / 2**20)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("step", STEPS)
+def test_a_device_that_is_killed_is_charged_once_and_sends_the_same_bytes(
+    mosquitto: Mosquitto, tmp_path: Path, step: str
+) -> None:
+    publish(mosquitto, TASK)
+    state, file = tmp_path / "state", tmp_path / "reports"
+    child = [need("node"), str(CHILD), step, mosquitto.url, str(state), "150", "heights"]
+    with reports(mosquitto, file):
+        run = subprocess.run(child, capture_output=True, text=True, check=False, timeout=60)
+        assert run.returncode == -9, f"it was not killed: {run.stdout} {run.stderr}"
+        (receipt,) = device(mosquitto.url, state, "--task", "heights", "--value", "190", "--once", "--spread", "0")
+        subprocess.run(
+            [need("mosquitto_pub"), "-p", str(mosquitto.port), "-t", "hush/v1/reports/end", "-m", "end"], check=True
+        )
+    record = json.loads((state / "task.heights.record").read_text(encoding="utf-8").split("\n", 1)[1])
+    assert record["spent"] == "1/1"
+    assert record["answered"] == [[0, 0]]
+    assert receipt["status"] in ("sent", "answered")
+    frames = {line for line in file.read_text(encoding="ascii").split() if line != b"end".hex()}
+    assert len(frames) == 1, "nothing was drawn twice"
+    found = decode(bytes.fromhex(frames.pop()))
+    assert isinstance(found, Frame)
+    assert found.reports[0].id.hex() == receipt["report"]
+
+
+@pytest.mark.timeout(120)
+async def test_a_device_answers_at_the_embedded_broker(tmp_path: Path) -> None:
+    async with embedded_broker() as url:
+        port = url.rsplit(":", 1)[1]
+        publish(Mosquitto(tmp_path, port=int(port)), TASK)
+        (receipt,) = device(url, tmp_path / "state", "--task", "heights", "--value", "172", "--once", "--spread", "0")
+    assert receipt["status"] == "sent"
+
+
+@pytest.mark.timeout(120)
+def test_a_device_answers_each_round_of_a_task(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    opens = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    bit = {"domain": {"kind": "bit"}, "epsilon": "4", "id": "often", "mechanism": "randomized_response"}
+    publish(mosquitto, {**bit, "opens": opens, "round_every": "1s", "rounds": 1_000_000, "epsilon": "4"})
+    command = [need("node"), str(PROGRAM), mosquitto.url, "--device", "d1", "--state", str(tmp_path / "state")]
+    command += ["--value", "yes", "--spread", "0", "--task", "often"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        receipts = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.terminate()
+        process.communicate(timeout=20)
+        assert process.returncode == 0
+    assert [one["status"] for one in receipts] == ["queued"] * 3
+    assert len({one["round"] for one in receipts}) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["mqtt://localhost"], "--device is missing"),
+        (["mqtt://localhost", "--device", "d1"], "--state is missing"),
+        (["--device", "d1", "--state", "s"], "give the address of one broker, for example mqtt://localhost"),
+        (["mqtt://localhost", "--device", "d1", "--state", "s", "--once"], "--once needs --task"),
+        (["mqtt://localhost", "--divice", "d1"], "there is no option --divice; --help lists them"),
+        (["mqtt://localhost", "--device"], "--device needs a value"),
+        (["http://localhost", "--device", "d1", "--state", "s"], "argument: the address does not begin with mqtt://"),
+        (["mqtt://h", "--device", "-d", "--state", "s"], "argument: the user or the device is not a valid name"),
+        (
+            ["mqtt://h", "--device", "d", "--state", "s", "--lifetime", "x"],
+            "argument: lifetime is not exact decimal text",
+        ),
+        (["mqtt://h", "--device", "d", "--state", "s", "--spread", "x"], "--spread is not a number of seconds"),
+    ],
+)
+def test_a_mistake_at_the_command_line_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        [need("node"), str(PROGRAM), *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"hush-device: {message}")
+    assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.timeout(120)
+def test_the_node_program_of_the_document_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    publish(mosquitto, TASK)
+    text = (PORTS.parents[1] / "docs" / "ports.md").read_text(encoding="utf-8")
+    block = re.findall(r"```js\n(.*?)```", text, re.DOTALL)[0]
+    block = block.replace('"hush-ldp/node"', json.dumps(str(PORTS / "js" / "src" / "node.js")))
+    (tmp_path / "run.mjs").write_text(block.replace("mqtt://localhost", mosquitto.url), encoding="utf-8")
+    run = subprocess.run(
+        [need("node"), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert re.fullmatch(r"sent -?[0-9.]+ cm\n", run.stdout)
