@@ -130,7 +130,7 @@ class Device:
         payload = rest[1:] if self.version == 5 else rest
         if (name := task_of_task_topic(topic)) is not None:
             self.learn(name, payload)
-        elif (name := task_of_recall_topic(topic)) is not None:
+        elif (name := task_of_recall_topic(topic)) is not None and not (FAULT == "live-recalls" and head & 1):
             self.recalled(name, payload)
 
     def learn(self, name: str, payload: bytes) -> None:
@@ -151,6 +151,8 @@ class Device:
         round_ = (task.current_round(now) or 0) if FAULT == "any-time" else task.current_round(now)
         key, digest = f"{task.id}/{round_}", task.digest.hex()
         pins, spent = self.state["pins"], self.state["spent"]
+        if FAULT == "first-round" and round_:
+            return
         if round_ is None or (pins.get(task.id, digest) != digest and FAULT != "unpinned"):
             return
         if FAULT == "unpinned" and pins.get(task.id, digest) != digest:
@@ -187,9 +189,13 @@ class Device:
         if FAULT == "own-digest":
             digest = report_digest_of(digest_of(json.dumps(json.loads(task.payload)).encode()))
         identifier = IDS.randbytes(16) if FAULT == "fixed-ids" else secrets.token_bytes(16)
-        report = Report(digest, round_, identifier, body)
+        if FAULT == "no-noise":
+            body = (index.scalar,) if task.mechanism == "laplace" else body
+        body = (1 << 60, *body[1:]) if FAULT == "body" else body
+        report = Report(digest, round_ + (FAULT == "round"), identifier, body)
         as_text = FAULT == "size" and reading.coercion != "used"
         frame = encode_json(task.id, report) if as_text else encode_frame([report])
+        frame += b"\0" if FAULT == "frame" else b""
         one = {"task": task.id, "round": round_, "frame": frame.hex(), "waits": True, "tried": False}
         one |= {"payload": task.payload.hex(), "digest": task.digest.hex(), "served": []}
         if FAULT == "stores":

@@ -19,7 +19,7 @@ from hush_common.mechanisms.registry import known
 from hush_common.task import decode_task
 from hush_simulations.conformance.conform import CHECKS, Order, conform
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Conformance
+from hush_simulations.conformance.findings import Conformance, Rule
 from hush_simulations.conformance.tasks import hostile, task
 
 HUSH = str(Path(sys.executable).with_name("hush"))
@@ -34,6 +34,9 @@ PLANTED = {  # by check: each fault, and the rule that it breaks
         "own-digest": "digest",
         "forgets": "charged_once",
         "one-client-id": "mqtt",
+        "frame": "frame",
+        "round": "round",
+        "body": "body",
     },
     "values": {
         "drops-outside": "answers",
@@ -48,8 +51,13 @@ PLANTED = {  # by check: each fault, and the rule that it breaks
         "never-again": "resent",
     },
     "crashes": {"forgets": "charged_once"},
-    "rounds": {"twice": "charged_once", "any-time": "refuses"},
-    "recalls": {"fresh-recall": "same_bytes", "every-recall": "recall_limits", "any-recall": "recall_limits"},
+    "rounds": {"twice": "charged_once", "any-time": "refuses", "first-round": "rounds"},
+    "recalls": {
+        "fresh-recall": "same_bytes",
+        "every-recall": "recall_limits",
+        "any-recall": "recall_limits",
+        "live-recalls": "recalled",
+    },
     "hostile": {"lenient": "refuses", "locked-out": "recovers"},
     "limits": {
         "any-epsilon": "refuses",
@@ -58,7 +66,7 @@ PLANTED = {  # by check: each fault, and the rule that it breaks
         "unpinned": "pinned",
     },
     "times": {"slow": "times"},
-    "noise": {"sign": "law", "too-much-epsilon": "law"},
+    "noise": {"sign": "law", "too-much-epsilon": "law", "no-noise": "epsilon"},
     "ids": {"fixed-ids": "fresh_ids"},
 }
 
@@ -87,8 +95,9 @@ async def test_a_correct_device_passes(tmp_path: Path) -> None:
     assert {finding.status for finding in found.findings} == {"passed"}
 
 
-def test_each_check_has_a_planted_fault() -> None:
+def test_each_check_and_each_rule_has_a_planted_fault() -> None:
     assert list(PLANTED) == [check.name for check in CHECKS]
+    assert {rule for faults in PLANTED.values() for rule in faults.values()} == {rule.name.lower() for rule in Rule}
 
 
 def is_legal(payload: bytes, identifier: str) -> bool:

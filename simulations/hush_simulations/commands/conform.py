@@ -61,7 +61,7 @@ def run(
     """
     if not command or not command[0]:
         raise OptionError("COMMAND", "is missing; write the program that is to be checked after --")
-    check_names(check or ())
+    check_names(check or (), require or ())
     with tempfile.TemporaryDirectory(prefix="hush-conform-") as directory, show_checks() as tell:
         setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
         done = run_to_end(conform(setup, Order(check or (), require or (), samples, seconds), tell))

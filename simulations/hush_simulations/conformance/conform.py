@@ -5,11 +5,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from hush_common.errors import OptionError
+from hush_common.mechanisms.registry import known
 from hush_common.suggestion import meant
 from hush_simulations.conformance.checks import answers, noise, recalls, refusals, rounds, sending, times
 from hush_simulations.conformance.checks.check import Check, Knowledge
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import Conformance, Finding
+from hush_simulations.conformance.tasks import DOMAINS
 
 CHECKS: Sequence[Check] = (
     *answers.CHECKS,
@@ -35,12 +37,20 @@ class Order:
     seconds: float = 60.0
 
 
-def check_names(names: Collection[str]) -> None:
-    """Raise OptionError for the name of a check that does not exist."""
-    known = [check.name for check in CHECKS]
-    for name in names:
-        if name not in known:
-            raise OptionError("--check", f"unknown check {name[:40]!r}; choose {', '.join(known)}{meant(name, known)}")
+OPTIONAL: Sequence[str] = (rounds.CHECKS[0].name, recalls.CHECKS[0].name, *DOMAINS, *(kind.name for kind in known()))
+"""What a device need not have: checks, kinds of values, and mechanisms."""
+
+
+def check_names(checks: Collection[str], require: Collection[str]) -> None:
+    """Raise OptionError for the name of a check, or of an optional part, that does not exist."""
+    for option, given, names in (
+        ("--check", checks, [check.name for check in CHECKS]),
+        ("--require", require, list(dict.fromkeys(OPTIONAL))),
+    ):
+        for name in given:
+            if name not in names:
+                hint = meant(name, names)
+                raise OptionError(option, f"unknown name {name[:40]!r}; choose {', '.join(names)}{hint}")
 
 
 async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], object]) -> Conformance:
@@ -49,9 +59,9 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
     The first check always runs, because the others need its times; if the device does not answer, they do not run.
 
     Raises:
-        OptionError: the program cannot be started.
+        OptionError: a name is unknown, or the program cannot be started.
     """
-    check_names(order.checks)
+    check_names(order.checks, order.require)
     chosen = [check for check in CHECKS if check.name == _FIRST or not order.checks or check.name in order.checks]
     knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[Finding]()
     for number, check in enumerate(chosen):
