@@ -206,6 +206,6 @@ def program_of(port: str) -> Sequence[str]:
 @pytest.mark.parametrize("port", ["python", "node"])
 def test_a_device_of_ours_conforms(port: str) -> None:
     needed = [f"--require={name}" for name in ("rounds", "recalls", *(part.name for part in known()))]
-    options = ("--samples", "100", "--seconds", "120", *(["--batch", "50"] if port == "python" else []))
+    options = ("--samples", "100", "--seconds", "120", "--batch", "25")
     found = command(*options, *needed, program=program_of(port), expected=0, patience=800)
     assert {one["status"] for one in found["findings"]} <= {"passed", "not judged"}

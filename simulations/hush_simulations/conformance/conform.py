@@ -40,6 +40,9 @@ class Order:
 OPTIONAL: Sequence[str] = (rounds.CHECKS[0].name, recalls.CHECKS[0].name, *DOMAINS, *(kind.name for kind in known()))
 """What a device need not have: checks, kinds of values, and mechanisms."""
 
+_SHOWN_BY = dict.fromkeys(DOMAINS, answers.CHECKS[1].name) | {kind.name: noise.CHECKS[0].name for kind in known()}
+"""Which check finds out whether a device has an optional part that is not a check itself."""
+
 
 def check_names(checks: Collection[str], require: Collection[str]) -> None:
     """Raise OptionError for the name of a check, or of an optional part, that does not exist."""
@@ -62,7 +65,8 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
         OptionError: a name is unknown, or the program cannot be started.
     """
     check_names(order.checks, order.require)
-    chosen = [check for check in CHECKS if check.name == _FIRST or not order.checks or check.name in order.checks]
+    wanted = {_FIRST, *order.checks, *(_SHOWN_BY.get(name, name) for name in order.require)}
+    chosen = [check for check in CHECKS if not order.checks or check.name in wanted]
     knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[Finding]()
     for number, check in enumerate(chosen):
         is_over = setup.stops and any(finding.faults for finding in findings)

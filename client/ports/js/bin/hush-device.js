@@ -12,7 +12,7 @@ Answers every task that the broker publishes, once in each round, until it is st
   --state DIRECTORY    what it has spent, and what is not sent yet; do not delete it
   --value VALUE        the private value; or
   --value-file FILE    a file whose content is read for each answer; missing or empty: no value
-  --task ID            answer this task only; may be there more than once
+  --task ID            answer this task only; may be there more than once, or have several ids with commas
   --once               answer the open round, wait for the broker, and end
   --max-epsilon E      most that one task may cost (4)
   --lifetime E         most that all tasks of a purpose may cost (4)
@@ -35,7 +35,7 @@ function readArguments(words) {
       if (!FLAGS.has(name) && !HELP.includes(`--${name} `)) fail(`there is no option --${name}; --help lists them`);
       const value = FLAGS.has(name) ? true : words[++i];
       if (value === undefined) fail(`--${name} needs a value`);
-      if (name === "task") options.task.push(value);
+      if (name === "task") options.task.push(...value.split(","));
       else options[name] = value;
     }
   }

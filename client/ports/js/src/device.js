@@ -79,7 +79,7 @@ export class Device {
   }
 
   #retry = () => {
-    for (const wake of [...this.#sleepers]) wake();
+    for (const wake of [...this.#sleepers, ...this.#listeners]) wake();
   };
 
   /** Sleep for at most a minute, for the clock may be set, or the machine sleep. */
@@ -344,6 +344,7 @@ export class Device {
         open = await this.admit(id, { timeout: 60 });
       } catch (error) {
         if (error.status === "storage") throw error;
+        await this.#asLongAsItStays(id, NAP_MS); // an invalid task stays invalid
         continue;
       }
       if (open.status === "open") {
@@ -358,8 +359,14 @@ export class Device {
         onReceipt(open);
         if (open.reason === "closed") return;
       }
-      await this.#sleep(untilNextRound(task, this.#now()));
+      await this.#asLongAsItStays(id, untilNextRound(task, this.#now()));
     }
+  }
+
+  /** Wait, at most a minute, until something else is published under an id. */
+  async #asLongAsItStays(id, ms) {
+    const known = this.#tasks.get(id)?.payload, end = Date.now() + Math.min(ms, NAP_MS);
+    while (!this.#closed && Date.now() < end && this.#tasks.get(id)?.payload === known) await this.#change(end - Date.now());
   }
 
   #half(task, now, seconds) {

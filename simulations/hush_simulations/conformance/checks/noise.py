@@ -29,8 +29,8 @@ _TIMES_AS_MANY, _FEWEST, _MOST = 20, 20_000, 400_000
 _FEWEST_AUDITED = 200
 """Reports below which a lower bound of epsilon says nothing."""
 _FEWEST_TESTED = 10
-_EACH = 0.1
-"""Seconds for each further task of a batch."""
+_GROSS = 0.5
+"""A share of one half cannot be wrong by more: a sample that shows no less is too small."""
 _FIXED_BITS = 8
 """Bits of an id that may be fixed: a UUID has six of them."""
 
@@ -92,14 +92,14 @@ async def _draw(knowledge: Knowledge, sample: _Sample, seconds: float) -> None:
             value, lack = sample.next_value(knowledge.samples)
             if lack <= 0:
                 return
-            await _one_run(knowledge.setup, sample, value, min(lack, knowledge.setup.batch))
+            await _one_run(knowledge.setup, sample, value, min(lack, knowledge.setup.batch), ends)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(knowledge.setup.jobs):
             group.create_task(work(), name="conform-sample")
 
 
-async def _one_run(setup: Setup, sample: _Sample, value: str | None, count: int) -> None:
+async def _one_run(setup: Setup, sample: _Sample, value: str | None, count: int, ends: float) -> None:
     """Let a new device answer tasks about one value."""
     first = sum(sample.started.values())
     sample.started[value] += count
@@ -107,10 +107,13 @@ async def _one_run(setup: Setup, sample: _Sample, value: str | None, count: int)
     async with setup.device(*(one.id for one in asked), value=value) as device:
         for one in asked:
             device.publish(one.id, one.payload)
-        if not await device.until(lambda: len(device.frames) >= count, setup.timeout + _EACH * count):
-            about = "no value" if value is None else f"the value {value!r}"
-            some = f"{len(device.frames)} of {count} tasks with {sample.asked.mechanism} about {about} answered"
-            sample.faults.append(silent(device, some))
+        while len(device.frames) < count and time.monotonic() < ends:
+            before = len(device.frames)
+            if not await device.until(lambda: len(device.frames) > before):  # noqa: B023 - is awaited here
+                about = "no value" if value is None else f"the value {value!r}"
+                some = f"{before} of {count} tasks with {sample.asked.mechanism} about {about} answered, then"
+                sample.faults.append(silent(device, some))
+                break
         sample.faults += inspect(device, *asked)
         frames = {one.payload: frame_of(one) for one in device.reports}
         sample.bodies[value] += [report.body for frame in frames.values() if frame for report in frame.reports]
@@ -135,7 +138,7 @@ def _judge(sample: _Sample) -> tuple[list[Fault], str, bool]:
     counts = sorted({len(bodies) for bodies in sample.bodies.values()})
     shown = whole(counts[0]) if len(counts) == 1 else f"{whole(counts[0])} to {whole(counts[-1])}"
     remark = f"{name}: {shown} reports of each of {len(sample.bodies)} values"
-    if seen == 1:
+    if seen > _GROSS:
         remark += ", too few to judge; give more time with --seconds, or use --batch"
     else:
         remark += f"; a share that is wrong by {significant(seen, 2, scale=100)} points would be found"
@@ -146,7 +149,7 @@ def _judge(sample: _Sample) -> tuple[list[Fault], str, bool]:
             words = f"{name}: epsilon is at least {significant(audited)}, where the task says {significant(declared)}"
             faults.append(Fault(Rule.EPSILON, words))
         remark += f"; epsilon is at least {significant(audited, 2)} of {significant(declared)}"
-    return faults, remark, seen < 1
+    return faults, remark, seen <= _GROSS
 
 
 def _compared(asked: Task, value: str | None, bodies: Sequence[Body]) -> Comparison:
