@@ -61,7 +61,8 @@ class _Socket:
         return await self._reader.readexactly(count)
 
     def write(self, data: bytes) -> None:
-        self._writer.write(data)
+        if not self._writer.is_closing():
+            self._writer.write(data)
 
     def close(self) -> None:
         self._writer.close()

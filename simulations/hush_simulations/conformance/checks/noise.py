@@ -29,6 +29,8 @@ _TIMES_AS_MANY, _FEWEST, _MOST = 20, 20_000, 400_000
 _FEWEST_AUDITED = 200
 """Reports below which a lower bound of epsilon says nothing."""
 _FEWEST_TESTED = 10
+_MOST_TOGETHER = 64
+"""Tasks of one run, so that each value gets its share of the time."""
 _GROSS = 0.5
 """A share of one half cannot be wrong by more: a sample that shows no less is too small."""
 _FIXED_BITS = 8
@@ -92,7 +94,7 @@ async def _draw(knowledge: Knowledge, sample: _Sample, seconds: float) -> None:
             value, lack = sample.next_value(knowledge.samples)
             if lack <= 0:
                 return
-            await _one_run(knowledge.setup, sample, value, min(lack, knowledge.setup.batch), ends)
+            await _one_run(knowledge.setup, sample, value, min(lack, knowledge.setup.batch, _MOST_TOGETHER), ends)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(knowledge.setup.jobs):
