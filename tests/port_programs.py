@@ -34,6 +34,7 @@ __all__ = [
     "compiled_device",
     "hexadecimal",
     "micropython",
+    "micropython_module",
     "planted",
     "port_of",
 ]
@@ -43,7 +44,7 @@ PORTS = CLIENT / "ports"
 C_PORT = PORTS / "c"
 _DRIVERS = Path(__file__).parent / "ports"
 _PACKAGE = "out/micropython/node_modules/@micropython/micropython-webassembly-pyscript"
-_WEBASSEMBLY = Path(__file__).parents[1] / _PACKAGE / "micropython.mjs"
+_WEBASSEMBLY = Path(__file__).resolve().parents[1] / _PACKAGE / "micropython.mjs"
 _WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 _SANITIZERS = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
@@ -205,9 +206,14 @@ def micropython(program: Path, *reads: Path) -> list[str]:
     unix = shutil.which("micropython")
     if unix is not None:
         return [unix, "-X", "heapsize=64M", str(program)]
+    return [need("node"), str(_DRIVERS / "micropython.mjs"), str(micropython_module()), str(program), *map(str, reads)]
+
+
+def micropython_module() -> Path:
+    """MicroPython for WebAssembly, which .ci/run fetches."""
     if not _WEBASSEMBLY.exists():
-        missing(f"neither micropython nor {_WEBASSEMBLY}, which .ci/run fetches")
-    return [need("node"), str(_DRIVERS / "micropython.mjs"), str(_WEBASSEMBLY), str(program), *map(str, reads)]
+        missing(f"{_WEBASSEMBLY}, which .ci/run fetches")
+    return _WEBASSEMBLY
 
 
 def hexadecimal(data: bytes | str) -> str:

@@ -25,7 +25,7 @@ python.registerJsModule("machine_files", {
     task: env.HUSH_TASK, sender: env.HUSH_SENDER, state: env.HUSH_STATE, broker: env.HUSH_BROKER,
     max_epsilon: env.HUSH_MAX_EPSILON ?? "4", spread: Math.round(1000 * Number(env.HUSH_SPREAD ?? 1)),
   }),
-  now: () => Date.now(),
+  now: () => String(Date.now()), // as text: a number of more than 32 bits is a float inside
   value: () => fs.readFileSync(env.HUSH_VALUE_FILE, "utf8").trim(),
   random: (size) => randomBytes(size).toString("hex"),
 });

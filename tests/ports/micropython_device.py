@@ -43,8 +43,14 @@ SETTINGS = json.loads(files.settings())
 POLICY = hush_device.Policy()
 POLICY.max_epsilon = POLICY.lifetime = SETTINGS["max_epsilon"]
 POLICY.spread, POLICY.sticky = SETTINGS["spread"], True
+
+
+def clock() -> int:
+    return int(files.now())
+
+
 DEVICE = hush_device.Device(
-    hush_device.Files(SETTINGS["state"], NodeDisk()), SETTINGS["sender"], files.now, POLICY, SETTINGS["broker"]
+    hush_device.Files(SETTINGS["state"], NodeDisk()), SETTINGS["sender"], clock, POLICY, SETTINGS["broker"]
 )
 
 
