@@ -129,12 +129,6 @@ def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
         assert counted_then_refused(mosquitto.port, first, body_of(bytes.fromhex(frame)))
 
 
-def test_the_c_block_compiles(tmp_path: Path) -> None:
-    (tmp_path / "answer_once.c").write_text(blocks("c")[0], encoding="utf-8")
-    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{C_PORT}", "-c"]
-    subprocess.run([need("gcc"), *flags, "answer_once.c"], cwd=tmp_path, check=True)
-
-
 def test_the_python_block_without_hush_holds() -> None:
     subprocess.run([sys.executable, "-I", "-c", blocks("python")[0]], check=True)
 
