@@ -34,7 +34,12 @@ PROGRESS = re.compile(r"^hush: (\d[\d ]*) of \d[\d ]* .+, \d[\d ]* s(?:, .+)?\n"
 _READ_ONCE = functools.cache(typer.main.get_command)
 """The tree of a command line, which the commands of a process would read again and again from the same functions."""
 
-_LAST_WORDS = {"serve": "retrying until it works", "broker": "Ctrl-C stops it", "http": "HTTP on http://"}
+_LAST_WORDS = {
+    "serve": "retrying until it works",
+    "broker": "Ctrl-C stops it",
+    "poll": "Ctrl-C ends the poll",
+    "http": "HTTP on http://",
+}
 """After these a command that runs for ever has shown all that there is to show."""
 
 

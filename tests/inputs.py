@@ -297,6 +297,12 @@ CALLS: tuple[Call, ...] = (
     Call("audit", {"MECHANISM": "math:sqrt", "--inputs": ("1", "4"), "--samples": "100"}),
     Call("audit", {"MECHANISM": "vector", "--coordinates": "2", "--samples": "100"}),
     Call("conform", {"COMMAND": "false", "--timeout": "1", "--check": "answers", "--json": ""}),
+    Call(
+        "poll",
+        {"QUESTION": "Tea?", "--yes-no": "", "--bind": "127.0.0.1", "--port": "0"}
+        | {"--broker": f"mqtt://{CLOSED}", "--websocket": f"ws://{CLOSED}"},
+    ),
+    Call("poll", {"QUESTION": "Tea?", "--labels": "tea,water", "--bind": "127.0.0.1", "--port": "0", "--json": ""}),
     Call("tour", {}),
     Call("scenario list", {}),
     Call("scenario show", {"NAME": "survey"}),

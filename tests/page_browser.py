@@ -7,20 +7,19 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 from servers import missing
 
-__all__ = ["browsing"]
+__all__ = ["CHROMIUM", "CHROMIUM_ARGUMENTS", "browsing"]
 
-_CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 
 @contextmanager
 def browsing(*arguments: str) -> Iterator[Browser]:
     """Debian's chromium, with further arguments; without it the test skips, or fails where HUSH_NO_SKIP says so."""
-    if not _CHROMIUM.exists():
-        missing(f"{_CHROMIUM} is not installed")
+    if not CHROMIUM.exists():
+        missing(f"{CHROMIUM} is not installed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=_CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", *arguments]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*CHROMIUM_ARGUMENTS, *arguments])
         try:
             yield browser
         finally:

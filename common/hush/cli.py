@@ -43,6 +43,9 @@ _COMMANDS = {
     "conform": _Command(
         "hush_simulations.commands.conform", "Check that a program, in any language, is a correct device."
     ),
+    "poll": _Command(
+        "hush_simulations.commands.poll", "Ask a class or a meeting: phones answer with noise, in the browser."
+    ),
     "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
     "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),

@@ -59,6 +59,7 @@ PUBLIC = {
     *("--device-user", "--device-password-file", "--clock"),
     *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
+    *("QUESTION", "--number", "--purpose", "--questions", "--until"),  # of a poll: everybody who answers sees them
     *("COMMAND", "--check", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it

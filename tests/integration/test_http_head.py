@@ -10,7 +10,7 @@ import pytest
 from http_world import BEARER, make_store, patient, serving, writable
 
 from hush_aggregator.http.app import ROUTERS, create_app
-from hush_aggregator.http.page.pages import assets
+from hush_aggregator.http.page.environment import assets
 from hush_aggregator.http.security import BODY_LIMIT
 
 PATIENCE_S = 30

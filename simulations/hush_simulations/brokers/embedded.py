@@ -17,16 +17,19 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from hmac import compare_digest
 from typing import Any
 
 # amqtt has inline annotations but no py.typed marker
 from amqtt.adapters import StreamReaderAdapter, StreamWriterAdapter  # type: ignore[import-untyped]
 from amqtt.broker import Broker  # type: ignore[import-untyped]
-from amqtt.contexts import BrokerConfig, ListenerConfig, ListenerType  # type: ignore[import-untyped]
-from amqtt.plugins.base import BaseAuthPlugin  # type: ignore[import-untyped]
+from amqtt.contexts import Action, BrokerConfig, ListenerConfig, ListenerType  # type: ignore[import-untyped]
+from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin  # type: ignore[import-untyped]
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
+from hush_common.topics import is_sender, task_of_recall_topic, task_of_report_topic, task_of_task_topic
 
 _SHUTDOWN_SECONDS = 5.0
 _LISTENER = "default"
@@ -37,6 +40,37 @@ class _OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
 
     async def authenticate(self, *, session: Any) -> bool:  # noqa: ANN401, ARG002 - the signature is amqtt's
         return True
+
+
+OWNER = "aggregator"
+"""The user who may do everything on a broker with `owner_password`."""
+
+
+class _Login(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
+    """Admits the owner with its password, and everybody else without a name."""
+
+    @dataclass
+    class Config:
+        password: str = ""
+
+    async def authenticate(self, *, session: Any) -> bool:  # noqa: ANN401 - the signature is amqtt's
+        if session.username is None:
+            return not session.will_flag  # amqtt publishes a will without asking the rules
+        given = (session.password or "").encode()
+        return session.username == OWNER and compare_digest(given, self.config.password.encode())
+
+
+class _Rules(BaseTopicPlugin):  # type: ignore[misc] # amqtt is untyped
+    """Lets everybody but the owner read tasks and recalls and write reports, as the rules of a real broker do."""
+
+    async def topic_filtering(self, *, session: Any = None, topic: str | None = None, action: Any = None) -> bool:  # noqa: ANN401
+        if session is None or topic is None:
+            return False
+        if session.username == OWNER:
+            return True
+        if action is Action.PUBLISH:
+            return task_of_report_topic(topic) is not None and is_sender(topic.rpartition("/")[2])
+        return task_of_task_topic(topic) is not None or task_of_recall_topic(topic) is not None
 
 
 class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
@@ -68,15 +102,16 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
 
 
 @asynccontextmanager
-async def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def embedded_broker(host: str = "127.0.0.1", port: int = 0, owner_password: str = "") -> AsyncIterator[str]:
     """Run a broker while the context is open.
 
     It yields its URL. Any host but loopback opens it to the network, without passwords. Port 0 takes a free one.
+    With `owner_password`, the user `OWNER` may do everything with it, and others may only be devices.
 
     Raises:
         BrokerError: the port is in use, or the address is not one of this machine.
     """
-    server = _Server(host, port)
+    server = _Server(host, port, owner_password)
     with _silenced("amqtt"):
         thread = threading.Thread(target=server.run, name="hush-embedded-broker", daemon=True)
         thread.start()
@@ -91,8 +126,9 @@ async def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterat
 class _Server:
     """One broker and its event loop, to run in a separate thread."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, owner_password: str) -> None:
         self.port: Future[int] = Future()
+        self._configuration = _configuration(owner_password)
         self._address = (host, port)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
@@ -112,7 +148,7 @@ class _Server:
     async def _serve(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(lambda _loop, _context: None)  # errors that amqtt's tasks leave
-        broker = _Broker(_configuration())
+        broker = _Broker(self._configuration)
         await broker.start()
         try:
             listener = await self._listen(broker)
@@ -144,10 +180,13 @@ async def _shut_down(broker: _Broker) -> None:
             await broker.shutdown()
 
 
-def _configuration() -> BrokerConfig:
+def _configuration(owner_password: str) -> BrokerConfig:
+    plugins: dict[str, dict[str, str]] = {_OpenDoor.__name__: {}}
+    if owner_password:
+        plugins = {_Login.__name__: {"password": owner_password}, _Rules.__name__: {}}
     return BrokerConfig(
         listeners={_LISTENER: ListenerConfig(type=ListenerType.EXTERNAL, bind="hush")},
-        plugins={f"{__name__}.{_OpenDoor.__name__}": {}},
+        plugins={f"{__name__}.{name}": options for name, options in plugins.items()},
     )
 
 

@@ -14,7 +14,7 @@ from http_world import BEARER, TOKEN, asked, make_store, serving
 
 from hush_aggregator.http.app import create_app
 from hush_aggregator.http.conditional import CompressedBodies, takes_gzip
-from hush_aggregator.http.page.pages import assets
+from hush_aggregator.http.page.environment import assets
 from hush_aggregator.http.service import Service, Token
 from hush_aggregator.store import SqliteStore
 from hush_common.task import make_task

@@ -13,7 +13,8 @@ from made_results import result_of, single
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
-from hush_aggregator.http.page.pages import ENVIRONMENT, render_index, render_message, render_task, sanitize, untrusted
+from hush_aggregator.http.page.environment import ENVIRONMENT, sanitize, untrusted
+from hush_aggregator.http.page.pages import render_index, render_message, render_task
 from hush_aggregator.http.page.view import CARDS, TaskListing, TaskSearch, TaskView
 from hush_aggregator.store.base import Origin, TaskState
 from hush_common.task import make_task

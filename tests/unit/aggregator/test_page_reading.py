@@ -15,7 +15,7 @@ import pytest
 from page_server import served
 
 from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
-from hush_aggregator.http.page.pages import assets
+from hush_aggregator.http.page.environment import assets
 from hush_aggregator.http.page.view import LISTED, ListedState, ListOrder, TaskSearch, TaskStatus, TaskViews
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import SqliteReader, SqliteStore

@@ -2,6 +2,7 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -120,3 +121,24 @@ async def test_the_log_of_its_library_is_as_before_afterwards() -> None:
     async with embedded_broker():
         pass
     assert (logging.getLogger("amqtt").propagate, logging.getLogger("amqtt").handlers) == before
+
+
+async def test_with_an_owner_everybody_else_is_a_device() -> None:
+    will = b"\x10\x1a\x00\x04MQTT\x04\x06\x00\x3c\x00\x01x\x00\x06a/will\x00\x03bad"
+    async with embedded_broker(owner_password="right") as address:  # noqa: S106 - of a test
+        url = BrokerUrl.parse(address)
+        for password, opens in (("right", True), ("wrong", False)):
+            bus = MqttBroker(replace(url, user="aggregator", password=password), "owner")
+            if opens:
+                async with bus.connect(["a/+"]) as session:
+                    await session.publish("a/b", b"1")
+                    assert await collect(session, 1) == {b"1"}
+            else:
+                with pytest.raises(BrokerError):
+                    async with bus.connect([]):
+                        pass
+        for hello, answer in ((CONNECT, b"\x20\x02\x00\x00"), (will, b"\x20\x02\x00\x05")):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            writer.write(hello)
+            assert await reader.readexactly(4) == answer
+            writer.close()

@@ -13,8 +13,9 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from hush_aggregator.explain import warnings
 from hush_aggregator.http.page.draft import LABELS, CheckedDraft, check_draft, read_form
+from hush_aggregator.http.page.environment import ENVIRONMENT
 from hush_aggregator.http.page.label import PrivacyLabel
-from hush_aggregator.http.page.pages import ENVIRONMENT, HTML, base_of, here_of
+from hush_aggregator.http.page.pages import HTML, base_of, here_of
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.http.security import UNFRAMED, administrators_of, may_check
 from hush_aggregator.http.service import JSON, ProblemError, ProblemType, ServiceDep, StoreDep

@@ -3,133 +3,34 @@
 The guard around the application tells browsers to load files of this service only.
 """
 
-import hashlib
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
-from importlib.resources import files
+from datetime import datetime
 from itertools import chain
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from hush_aggregator.explain import certainty, largest_loss
-from hush_aggregator.http.page.figures import FAILURES, PartsPage, RoundFigures, Rounds, band_of, meaning, name_round
+from hush_aggregator.explain import largest_loss
+from hush_aggregator.http.page.environment import ASSETS, ENVIRONMENT, LONGEST, assets
+from hush_aggregator.http.page.figures import PartsPage, RoundFigures, Rounds
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
 from hush_aggregator.http.page.timeline import Rate, TimeCourse, forecast
 from hush_aggregator.http.page.view import ListedState, ListOrder, TaskListing, TaskSearch, TaskView, TaskViews
 from hush_aggregator.result import utc_now
-from hush_common.epsilon import decimal_text
 from hush_common.errors import StoreError
-from hush_common.formatting import significant, whole
 from hush_common.task import ROUND_LIMIT, is_task_id
 
 if TYPE_CHECKING:
     from hush_aggregator.http.service import Service
 
-ASSETS = "/assets/"
-_TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 HTML = "text/html; charset=utf-8"
 """The media type of a page."""
-_LONGEST = 500  # characters of one text: as long as a title may be
-_MARKS = 6  # combining marks on one letter: as many as any script needs, and no tower over the next line
-_HIDDEN = "\N{REPLACEMENT CHARACTER}"
 _MOST_PAGES = 10**6
 _MOST_PARTS = 10**6
 
 page_routes: APIRouter = APIRouter(include_in_schema=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """A file that a page loads. Its address changes with its bytes, so that browsers may cache it forever."""
-
-    body: bytes
-    media_type: str
-    address: str
-
-
-@cache
-def assets() -> Mapping[str, Asset]:
-    """Return the assets, by the names of their files."""
-    found = {}
-    for one in files(__package__).joinpath("assets").iterdir():
-        stem, _, kind = one.name.rpartition(".")
-        if kind in _TYPES:
-            body = one.read_bytes()
-            digest = hashlib.sha256(body).hexdigest()[:12]
-            found[one.name] = Asset(body, _TYPES[kind], f"{ASSETS}{stem}.{digest}.{kind}")
-    return MappingProxyType(found)
-
-
-def sanitize(text: str, longest: int = _LONGEST) -> str:
-    """Return text of the author of a task without what could overwrite its neighbours.
-
-    Control characters, direction marks, lone surrogates and line separators become a replacement character; a letter
-    keeps six combining marks; text of more than `longest` characters ends in an ellipsis.
-    """
-    kept: list[str] = []
-    marks = 0
-    for one in text[:longest]:
-        marks = marks + 1 if unicodedata.category(one) in {"Mn", "Me"} else 0
-        if marks <= _MARKS:
-            kept.append(one if one.isprintable() or one == " " else _HIDDEN)
-    shown = "".join(kept)
-    return shown if len(text) <= longest else f"{shown}…"
-
-
-def untrusted(text: str, longest: int = _LONGEST) -> Markup:
-    """Return text of the author of a task as markup: sanitized, escaped, and with its direction isolated."""
-    return Markup("<bdi>{}</bdi>").format(sanitize(text, longest))
-
-
-def _moment(time: datetime) -> Markup:
-    utc = time.astimezone(UTC)
-    return Markup('<time datetime="{}">{:%d %b %Y, %H:%M} UTC</time>').format(utc.isoformat(timespec="seconds"), utc)
-
-
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    made.globals |= {
-        "assets": {name: asset.address for name, asset in assets().items()},
-        "version": version("hush-ldp"),
-    }
-    made.filters |= {
-        "band": band_of,
-        "capitalize_first": lambda text: text[:1].upper() + text[1:],
-        "decimal": decimal_text,
-        "failure": lambda why: FAILURES.get(why, why),
-        "machine": lambda value: repr(float(value)),
-        "meaning": meaning,
-        "moment": _moment,
-        "round_name": name_round,
-        "points": lambda points: " ".join(f"{x:.1f},{y:.1f}" for x, y in points),
-        "px": lambda length: f"{round(length, 2):g}",
-        "sanitize": sanitize,
-        "significant": significant,
-        "sure": certainty,
-        "untrusted": untrusted,
-        "whole": whole,
-    }
-    return made
-
-
-ENVIRONMENT: Environment = _environment()
-"""The templates: markup is escaped unless a filter or a template made it, and an unknown name is an error."""
 
 
 def compile_templates() -> None:
@@ -177,7 +78,7 @@ _ORDERS = {ListOrder.STATE: "Open first", ListOrder.NAME: "By name", ListOrder.R
 
 
 async def _search(
-    find: Annotated[str, Query(max_length=_LONGEST)] = "",
+    find: Annotated[str, Query(max_length=LONGEST)] = "",
     state: ListedState = ListedState.ALL,
     order: ListOrder = ListOrder.STATE,
     page: Annotated[int, Query(ge=1, le=_MOST_PAGES)] = 1,
@@ -209,7 +110,7 @@ class Choice:
 
 async def _choice(
     number: Annotated[int | None, Query(alias="round", ge=0, lt=ROUND_LIMIT)] = None,
-    find: Annotated[str, Query(max_length=_LONGEST)] = "",
+    find: Annotated[str, Query(max_length=LONGEST)] = "",
     start: Annotated[int, Query(ge=0, lt=_MOST_PARTS)] = 0,
     goal: Annotated[float | None, Query(gt=1e-12, lt=1e12)] = None,
     order: Literal["", "task"] = "",

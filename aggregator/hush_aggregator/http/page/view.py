@@ -7,12 +7,15 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
+from typing import TYPE_CHECKING
 
 from hush_aggregator.explain import release_rule
-from hush_aggregator.http.service import StoreService
 from hush_aggregator.result import WHOLE, Result, RoundCounts, read_round
 from hush_aggregator.store.base import WHOLE_TASK, Origin, Step, StoreReader, TaskRow, TaskState
 from hush_common.task import Task
+
+if TYPE_CHECKING:  # it brings the web framework
+    from hush_aggregator.http.service import StoreService
 
 CARDS = 24
 """The maximum number of tasks that are shown as cards; more are a list."""
@@ -157,7 +160,7 @@ def folded(text: str) -> str:
 class TaskViews:
     """Reads views from a store."""
 
-    reading: StoreService
+    reading: "StoreService"
     _making: set[asyncio.Task[Result]] = field(default_factory=set)
 
     async def some(self, search: TaskSearch, now: datetime) -> TaskListing:

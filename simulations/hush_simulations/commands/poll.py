@@ -1,0 +1,220 @@
+"""`hush poll`: ask the people in a room, each of whom answers with a phone that adds noise."""
+
+import asyncio
+import json
+import re
+import sys
+from contextlib import suppress
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import segno
+import typer
+
+from hush_aggregator.store.location import parse_store, store_file
+from hush_common.broker_url import BrokerUrl, is_loopback
+from hush_common.errors import BrokerError, OptionError, TaskError, printable
+from hush_common.task import parse_interval
+from hush_common.terminal import show
+from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, say, value_option
+from hush_simulations.display.files import prepare
+from hush_simulations.poll.questions import (
+    LARGEST_EPSILON,
+    RELEASE_FROM,
+    Questions,
+    labels_domain,
+    make_question,
+    number_domain,
+    read_questions,
+)
+from hush_simulations.poll.result import blocks, write_results
+from hush_simulations.poll.scripts import digest
+from hush_simulations.poll.session import Opened, Settings, Until, run_poll
+
+PORT = 8642
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
+_MOST_ANSWERS = 1_000_000
+
+app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def poll(
+    question: Annotated[
+        str, typer.Argument(metavar="[QUESTION]", help="One line; with --number, --yes-no or --labels.")
+    ] = "",
+    *,
+    number: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(metavar="LOWER UPPER UNIT", help='The answer is a number, as --number 0 14 h; "" for no unit.'),
+    ] = None,
+    yes_no: Annotated[bool, typer.Option("--yes-no", help="The answer is yes or no.")] = False,
+    labels: Annotated[str | None, value_option("A,B,C", "The answer is one of these.")] = None,
+    epsilon: Annotated[
+        str | None, value_option("E", f"How much an answer may give away, at most {LARGEST_EPSILON}; 2 without it.")
+    ] = None,
+    purpose: Annotated[
+        str, value_option("TEXT", "Why it is asked. Phones limit what they give away for a purpose.")
+    ] = "",
+    questions: Annotated[
+        Path | None, value_option("FILE", "A TOML file with several questions, in place of QUESTION.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        value_option("WHEN", "Close a question after so many answers (30), a time (20m), or at a clock time (14:30)."),
+    ] = None,
+    bind: Annotated[
+        str, value_option("ADDRESS", "Of the network interface; all of them without it. 127.0.0.1: only this machine.")
+    ] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the pages; 0 takes a free one.")] = PORT,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Let everybody in the network answer, without the code in the address.")
+    ] = False,
+    store: Annotated[
+        str | None, value_option("FILE", "Keep what is counted in this SQLite file, and continue from it.")
+    ] = None,
+    broker: Annotated[
+        str | None, value_option("URL", "A real broker, such as mqtts://aggregator@host, in place of the embedded one.")
+    ] = None,
+    websocket: Annotated[
+        str | None, value_option("URL", "Where phones reach that broker: wss://[user[:password]@]host:port.")
+    ] = None,
+    out: Annotated[Path | None, value_option("DIR", "Write the results there, as JSON and as pictures.")] = None,
+    theme: ThemeOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the results at the end.")] = False,
+) -> None:
+    """Ask a class or a meeting: phones answer with noise, in the browser, over the local network.
+
+    It starts a broker, an aggregator, the page for phones and a screen for the audience, and prints the address with a
+    QR code. No estimate is shown below 10 answers. Ctrl-C ends the poll and prints the result.
+
+    The network is not encrypted, and this command serves the script that adds the noise: docs/poll.md says what that
+    means.
+    """
+    check_theme(theme, out)
+    asked = _questions(question, questions, epsilon, purpose, {"number": number, "yes_no": yes_no, "labels": labels})
+    settings = Settings(
+        asked,
+        _until(until),
+        is_open,
+        _bind(bind),
+        port,
+        None if store is None else store_file(parse_store(store), "hush poll counts into a SQLite file; name one"),
+        *_broker(broker, websocket),
+    )
+    stop, forward = asyncio.Event(), asyncio.Event()
+    directory = None if out is None else prepare(out)
+    ended = run_to_end(run_poll(settings, stop, forward, lambda opened: _announce(opened, settings, forward)), stop)
+    if as_json:
+        results = [one.result.to_document() | {"answers": one.answers} for one in ended]
+        print(json.dumps({"v": 1, "results": results}, indent=2, ensure_ascii=False))
+    else:
+        show(blocks(ended))
+    if directory is not None:
+        for path in write_results(ended, directory, theme or "light"):
+            say(f"wrote {path}")
+
+
+def _questions(
+    question: str, file: Path | None, epsilon: str | None, purpose: str, kinds: dict[str, object]
+) -> Questions:
+    given = [f"--{name.replace('_', '-')}" for name, value in kinds.items() if value]
+    if file is not None:
+        if question or given or epsilon or purpose:
+            raise OptionError("--questions", "a file has everything about its questions; leave the others out")
+        return read_questions(file)
+    if not question:
+        raise OptionError("QUESTION", 'is missing; write for example "How many hours did you sleep?" --number 0 14 h')
+    if len(given) != 1:
+        raise OptionError(
+            "--number", "a question has one kind of answer; write --number LOWER UPPER UNIT, --yes-no or --labels A,B"
+        )
+    number, labels = kinds["number"], kinds["labels"]
+    domain: dict[str, object] = {"kind": "bit"}
+    if isinstance(number, tuple):
+        domain = number_domain(*number)
+    elif isinstance(labels, str):
+        domain = labels_domain(labels)
+    try:
+        return Questions([make_question(question, domain, epsilon or "2", purpose)])
+    except TaskError as error:
+        option = {"epsilon": "--epsilon", "purpose": "--purpose", "title": "QUESTION"}.get(error.field, given[0])
+        raise OptionError(option, str(error).removeprefix(f"{error.field}: ")) from error
+
+
+def _until(text: str | None) -> Until:
+    if text is None:
+        return Until()
+    clock = _CLOCK.fullmatch(text)
+    if clock is not None:
+        now = datetime.now().astimezone()
+        at = now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        return Until(at=at if at > now else at + timedelta(days=1))
+    if text.isascii() and text.isdecimal() and 0 < int(text[:9]) <= _MOST_ANSWERS and len(text) < len("12345678"):
+        return Until(answers=int(text))
+    try:
+        return Until(after=parse_interval(text, "--until"))
+    except TaskError:
+        raise OptionError(
+            "--until",
+            f"{printable(text[:40])!r} is not an end; write answers (30), a time (20m) or a clock time (14:30)",
+        ) from None
+
+
+def _bind(text: str) -> str:
+    try:
+        return str(ip_address(text)) if text else ""
+    except ValueError:
+        raise OptionError(
+            "--bind", f"{printable(text[:60])!r} is not an address of this machine; write for example 192.168.1.20"
+        ) from None
+
+
+def _broker(broker: str | None, websocket: str | None) -> tuple[BrokerUrl | None, str]:
+    if broker is None:
+        if websocket is not None:
+            raise OptionError("--websocket", "is for the phones of a real broker; name that with --broker")
+        return None, ""
+    if websocket is None:
+        raise OptionError("--websocket", "where do phones reach that broker? Write --websocket wss://host:port")
+    found = []
+    for option, text in (("--broker", broker), ("--websocket", websocket)):
+        try:
+            found.append(BrokerUrl.parse(text))
+        except BrokerError as error:
+            raise OptionError(option, str(error)) from None
+    if found[1].path is None:
+        raise OptionError("--websocket", "browsers speak MQTT over WebSockets only; write wss:// or ws://")
+    return found[0], websocket
+
+
+def _announce(opened: Opened, settings: Settings, forward: asyncio.Event) -> None:
+    if sys.stderr.isatty():
+        segno.make(opened.address, error="m", micro=False).terminal(sys.stderr, compact=True)
+    say(f"phones:  {opened.address}")
+    say(f"screen:  {opened.screen}")
+    say(f"scripts: SHA-256 {digest()}")
+    if not (settings.bind and is_loopback(settings.bind)):
+        say("WARNING: this network is not encrypted: others in it can see who answers, and could change the page")
+    if settings.is_open:
+        say("WARNING: everybody who reaches this address may answer, and as often as they like")
+    if settings.questions.in_turn:
+        _read_lines(forward)
+        say("Enter asks the next question")
+    say(f"no estimate is shown below {RELEASE_FROM} answers; Ctrl-C ends the poll")
+
+
+def _read_lines(forward: asyncio.Event) -> None:
+    """Set the event at each line of standard input."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        if sys.stdin.readline():
+            forward.set()
+        else:
+            loop.remove_reader(sys.stdin)
+
+    with suppress(NotImplementedError, OSError, ValueError):  # Windows; a file; none
+        loop.add_reader(sys.stdin, read)

@@ -1,0 +1,318 @@
+"""A poll from its start to its end: broker, aggregator, pages, and the question that is open."""
+
+import asyncio
+import json
+import secrets
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from hush_aggregator.aggregator import Aggregator
+from hush_aggregator.broker.mqtt import MqttBroker
+from hush_aggregator.http.page.view import TaskView
+from hush_aggregator.result import Result, ResultReader, utc_now
+from hush_aggregator.store.base import OpenedStore, Origin, StoreEditor, TaskRow, TaskState
+from hush_aggregator.store.location import open_editor
+from hush_aggregator.store.sqlite import SqliteStore
+from hush_aggregator.tasks import close, withdraw
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import HushError, StoreError, TaskError, flatten_group
+from hush_common.task import Task, decode_task, make_task
+from hush_common.topics import status_topic
+from hush_simulations.brokers.embedded import OWNER, embedded_broker
+from hush_simulations.poll.pages import (
+    Shown,
+    files_of_pages,
+    render_figures,
+    render_participant,
+    render_refusal,
+    render_screen,
+)
+from hush_simulations.poll.questions import Questions
+from hush_simulations.poll.server import Page, Route, Site, listen, new_code, serving
+
+_UNDER_WAY_S = 1.5  # reports that phones sent before they learned that a question is closed
+_LOOK_S = 0.25
+_RELEASED_S = 5.0  # the aggregator looks once a second whether something was closed
+_PATIENCE_S = 10.0
+_SETTLE_S = 0.2
+
+
+class Until(NamedTuple):
+    """When a question closes by itself: after so many answers, or after a time."""
+
+    answers: int | None = None
+    after: timedelta | None = None
+    at: datetime | None = None
+
+
+_NEVER = Until()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a poll runs."""
+
+    questions: Questions
+    until: Until = _NEVER
+    is_open: bool = False  # whether nobody needs a code
+    bind: str = ""  # the address of an interface; empty for all
+    port: int = 0  # a free one for 0
+    store: Path | None = None  # None for one that is deleted at the end
+    broker: BrokerUrl | None = None  # None for the embedded one
+    websocket: str = ""  # where phones reach that broker
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A poll that phones can open."""
+
+    address: str
+    screen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The end of a question: its result, and the number of answers, also of those below the first release."""
+
+    result: Result
+    answers: int
+
+
+class _Figures:
+    """What the screen shows, read again when the store was written."""
+
+    def __init__(self, store: OpenedStore) -> None:
+        self.tasks: list[Task] = []
+        self._store, self._reader = store, ResultReader(store)
+        self._seen: tuple[int, Sequence[str]] = (-1, ())
+        self._shown: list[Shown] = []
+        self._lock = asyncio.Lock()
+
+    async def read(self) -> list[Shown]:
+        async with self._lock:
+            seen = await asyncio.to_thread(self._store.version), [task.id for task in self.tasks]
+            if seen != self._seen:
+                self._shown = [await self.of(task) for task in self.tasks]
+                self._seen = seen
+        return self._shown
+
+    async def of(self, task: Task) -> Shown:
+        row, answers, ended = await asyncio.to_thread(self._counted, task)
+        view = TaskView(task, TaskState.OPEN, Origin.COMMAND, ended, utc_now())
+        if row is None:  # the aggregator has not stored it yet
+            return Shown(view, 0)
+        result = await self._reader.result(task.id)
+        return Shown(replace(view, state=row.state, result=result, n=result.n), answers)
+
+    def _counted(self, task: Task) -> tuple[TaskRow | None, int, bool]:
+        """Return the row of a task, all its answers, and whether it is closed."""
+        answers = sum(one.n for one in self._store.stored_rounds(task.digest))
+        return self._store.task_row(task.id), answers, self._store.is_closed(task.digest)
+
+    async def answers(self) -> int:
+        """Return the answers to the question that has the fewest, of those on the screen."""
+        counted = [await asyncio.to_thread(self._counted, task) for task in self.tasks]
+        return min((answers for _, answers, _ in counted), default=0)
+
+
+async def run_poll(
+    settings: Settings, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
+) -> list[Answered]:
+    """Run a poll until `stop` is set, or until it is over; return the ends of its questions.
+
+    `forward` closes the question that is open, of a poll that asks in turn. `on_open` is called once phones can answer.
+
+    Raises:
+        BrokerError: there is no connection to the broker.
+        OptionError: the port is in use.
+        StoreError: the store cannot be opened or written.
+    """
+    with (
+        listen(settings.bind, settings.port) as listener,
+        tempfile.TemporaryDirectory(prefix="hush-poll-", ignore_cleanup_errors=True) as directory,
+    ):
+        path = settings.store or Path(directory) / "poll.sqlite"
+        store = await asyncio.to_thread(SqliteStore, path)
+        try:
+            async with _broker(settings) as url:
+                with open_editor(path) as editor:
+                    return await _Poll(settings, listener, store, editor, url).run(stop, forward, on_open)
+        except BaseExceptionGroup as errors:
+            raise next((one for one in flatten_group(errors) if isinstance(one, HushError)), errors) from errors
+        finally:
+            await asyncio.to_thread(store.close)
+
+
+@asynccontextmanager
+async def _broker(settings: Settings) -> AsyncIterator[BrokerUrl]:
+    """Start the embedded broker, or connect to a real one once, so that a mistake ends the command."""
+    if settings.broker is not None:
+        async with MqttBroker(settings.broker, f"hush-poll-{secrets.token_hex(8)}").connect(()):
+            pass
+        yield settings.broker
+        return
+    password = secrets.token_urlsafe(24)
+    async with embedded_broker(owner_password=password) as text:
+        yield replace(BrokerUrl.parse(text), user=OWNER, password=password)
+
+
+class _Poll:
+    def __init__(
+        self, settings: Settings, listener: socket.socket, store: SqliteStore, editor: StoreEditor, url: BrokerUrl
+    ) -> None:
+        self._settings, self._listener, self._editor, self._url = settings, listener, editor, url
+        self._tasks = [_stored(editor, task) for task in settings.questions.tasks]
+        self._figures = _Figures(editor)
+        self._figures.tasks = self._tasks[:1] if settings.questions.in_turn else list(self._tasks)
+        name = f"poll-{secrets.token_hex(8)}"
+        bus = MqttBroker(url, f"hush-{name}", status=status_topic(name), patience=_PATIENCE_S)
+        self._aggregator = Aggregator(bus, store, tasks=self._figures.tasks, name=name, settle_s=_SETTLE_S)
+
+    async def run(
+        self, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
+    ) -> list[Answered]:
+        async with asyncio.TaskGroup() as group:
+            counting = group.create_task(self._aggregator.run(), name="hush-poll-aggregator")
+            while not self._aggregator.connected:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(_LOOK_S / 10)
+            async with self._pages() as opened:
+                on_open(opened)
+                while not stop.is_set() and await self._wait(stop, forward):
+                    await self._ask_next()
+                ended = await self._end()
+            counting.cancel()
+        return ended
+
+    @asynccontextmanager
+    async def _pages(self) -> AsyncIterator[Opened]:
+        settings = self._settings
+        code = "" if settings.is_open else new_code()
+        base = f"/{code}/" if code else "/"
+        port = self._listener.getsockname()[1]
+        address = f"http://{_host_of(settings.bind)}:{port}{base}"
+        common = files_of_pages(address)
+        views = [TaskView(task, TaskState.OPEN, Origin.COMMAND, ended=False, now=utc_now()) for task in self._tasks]
+        participant = render_participant(views, base, settings.websocket or f"{base}mqtt")
+
+        async def screen() -> Page:
+            return render_screen(await self._figures.read(), base, address)
+
+        async def figures() -> Page:
+            return render_figures(await self._figures.read(), base)
+
+        site = Site(
+            code,
+            {"": _constant(participant), "screen": screen, "screen/figures": figures}
+            | {name: _constant(page) for name, page in common.items()},
+            lambda is_wrong: render_refusal("/", is_wrong=is_wrong),
+            {f"/{name}": page for name, page in common.items() if name.startswith("assets/")},
+            (self._url.host, self._url.port) if settings.broker is None else None,
+            settings.websocket and origin_of(settings.websocket),
+        )
+        async with serving(site, self._listener):
+            yield Opened(address, f"{address}screen")
+
+    async def _wait(self, stop: asyncio.Event, forward: asyncio.Event) -> bool:
+        """Wait until the question is to be closed; return whether another one follows."""
+        began, until = utc_now(), self._settings.until
+        forward.clear()
+        while not (stop.is_set() or (forward.is_set() and self._settings.questions.in_turn)):
+            now = utc_now()
+            if until.answers is not None and await self._figures.answers() >= until.answers:
+                break
+            if until.after is not None and now - began >= until.after:
+                break
+            if until.at is not None and now >= until.at:
+                return False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await stop.wait()
+        return self._settings.questions.in_turn and self._figures.tasks[-1] is not self._tasks[-1]
+
+    async def _ask_next(self) -> None:
+        """Close the question that is open, and ask the next one."""
+        here = self._figures.tasks[-1]
+        following = self._tasks[self._tasks.index(here) + 1]
+
+        def write() -> None:
+            withdraw(self._editor, here.id)
+            self._editor.add_task(following, Origin.COMMAND)
+
+        await asyncio.to_thread(write)
+        self._figures.tasks = [following]
+
+    async def _end(self) -> list[Answered]:
+        """Close what was asked, once the reports under way are counted."""
+        asked = self._tasks[: self._tasks.index(self._figures.tasks[-1]) + 1]
+
+        def end(step: Callable[[StoreEditor, str], object]) -> None:
+            for task in asked:
+                step(self._editor, task.id)
+
+        await asyncio.to_thread(end, withdraw)
+        await asyncio.sleep(_UNDER_WAY_S)
+        if self._settings.store is not None:  # it may be continued
+            return await self._answered_all(asked)
+        await asyncio.to_thread(end, close)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RELEASED_S):
+                while not all(one.result.final for one in await self._answered_all(asked)):  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(_LOOK_S)
+        return await self._answered_all(asked)
+
+    async def _answered_all(self, tasks: Sequence[Task]) -> list[Answered]:
+        return [await self._answered(task) for task in tasks]
+
+    async def _answered(self, task: Task) -> Answered:
+        shown = await self._figures.of(task)
+        if shown.view.result is None:
+            raise StoreError(f"the question {task.id} is not in the store; start the poll again")
+        return Answered(shown.view.result, shown.answers)
+
+
+def _stored(store: StoreEditor, task: Task) -> Task:
+    """Return the open task of an earlier start that asks the same, with its id; else the task itself."""
+    for row in store.task_rows():
+        if not row.payload or row.state is TaskState.CLOSED:
+            continue
+        with suppress(TaskError):
+            stored = decode_task(row.payload)
+            asked = make_task(json.loads(task.payload) | {"id": stored.id})
+            if asked == replace(stored, payload=asked.payload):
+                store.set_state(stored.id, TaskState.OPEN)
+                return stored
+    return task
+
+
+def _constant(page: Page) -> Route:
+    async def route() -> Page:
+        return page
+
+    return route
+
+
+def origin_of(url: str) -> str:
+    """Return the origin of an address, without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _host_of(bind: str) -> str:
+    """Return the address that phones use: of the interface that leads to other networks, if none was chosen."""
+    host = bind
+    if not bind or ip_address(bind).is_unspecified:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))  # nothing is sent: it only chooses an interface
+                host = probe.getsockname()[0]
+            except OSError:
+                host = "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,252 @@
+"""A whole poll in this process: devices answer over its WebSocket, and the pages show what is counted."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin, Subprotocol
+
+from hush_client.client import Client
+from hush_client.policy import Policy
+from hush_client.sending.mqtt import MqttTransport
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import OptionError, SubscriptionRefusedError
+from hush_simulations.poll.questions import Questions, make_question
+from hush_simulations.poll.scripts import digest, scripts
+from hush_simulations.poll.session import Answered, Opened, Settings, Until, run_poll
+
+HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
+_NUMBERS = count()
+TEA = make_question("Tea?", {"kind": "bit"}, "1")
+
+
+class Running(NamedTuple):
+    opened: Opened
+    stop: asyncio.Event
+    forward: asyncio.Event
+    done: asyncio.Task[list[Answered]]
+
+    @property
+    def path(self) -> str:
+        return "/" + self.opened.address.split("/", 3)[3]
+
+    @property
+    def port(self) -> int:
+        return int(self.opened.address.split(":")[2].split("/")[0])
+
+    @property
+    def broker(self) -> BrokerUrl:
+        return BrokerUrl.parse(f"ws://127.0.0.1:{self.port}{self.path}mqtt")
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """The status and the text of a page, by its whole path."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        return int(head.split()[1]), f"{head.decode()}\r\n\r\n{body.decode()}"
+
+    async def answer(self, directory: Path, value: object, task: str = HOURS.id) -> str:
+        """Answer with a new device; return the status of its receipt."""
+        number = next(_NUMBERS)
+        policy = Policy(max_epsilon=4, lifetime=4)
+        async with Client(
+            self.broker, device=f"phone-{number}", state=directory / f"{number}", spread=0, policy=policy
+        ) as client:
+            receipt = await client.report(task, value)
+            return receipt.status
+
+    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(20):
+            while not await condition():  # noqa: ASYNC110 - over HTTP nothing tells
+                await asyncio.sleep(0.1)
+
+    async def counts(self, n: int) -> None:
+        async def shows() -> bool:
+            return f'data-answers="{n}"' in (await self.get(f"{self.path}screen/figures"))[1]
+
+        await self.until(shows)
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Running]:
+    stop, forward = asyncio.Event(), asyncio.Event()
+    opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+    done = asyncio.create_task(run_poll(settings, stop, forward, opened.set_result), name="poll")
+    done.add_done_callback(lambda _: opened.done() or opened.cancel())
+    with suppress(asyncio.CancelledError):
+        await opened
+    if done.done():
+        await done
+    try:
+        yield Running(await opened, stop, forward, done)
+    finally:
+        done.cancel()
+        await asyncio.wait([done])
+
+
+def asking(*tasks: object, **more: object) -> Settings:
+    in_turn = bool(more.pop("in_turn", False))
+    return Settings(Questions(tasks, in_turn), bind="127.0.0.1", **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Path:
+    place = tmp_path / "devices"
+    place.mkdir()
+    return place
+
+
+async def test_no_estimate_is_shown_below_ten_answers_and_all_are_counted(devices: Path) -> None:
+    async with running(asking(HOURS, until=Until(answers=12))) as poll:
+        for _ in range(9):
+            await poll.answer(devices, 7)
+        await poll.counts(9)
+        _, text = await poll.get(f"{poll.path}screen/figures")
+        assert "The estimate appears from 10 answers on" in text
+        assert 'data-figure="mean"' not in text
+        await poll.answer(devices, 7)
+
+        async def shows() -> bool:
+            return 'data-figure="mean"' in (await poll.get(f"{poll.path}screen/figures"))[1]
+
+        await poll.until(shows)
+        await asyncio.gather(poll.answer(devices, 7), asyncio.sleep(0.1))
+        await poll.answer(devices, 7)
+        (ended,) = await poll.done
+    assert ended.answers == ended.result.n == 12
+    assert ended.result.final
+    assert "anytime" in ended.result.intervals
+
+
+async def test_without_the_code_nothing_is_shown_and_nothing_is_taken(devices: Path) -> None:
+    async with running(asking(HOURS)) as poll:
+        status, text = await poll.get("/")
+        assert (status, "This poll needs its code" in text) == (403, True)
+        assert HOURS.title not in text
+        for path in ("/wrongone/", "/wrongone/screen/figures", "/?code=wrongone", "/js/poll.js", "/qr.svg"):
+            status, text = await poll.get(path)
+            assert (status, "This is not the code of a poll" in text) == (403, True), path
+        assert (await poll.get(f"/?code={poll.path.strip('/').upper()}"))[0] == 303
+        assert (await poll.get("/assets/hush.css"))[0] == 200
+        for path in ("/mqtt", "/wrongone/mqtt"):
+            with pytest.raises(InvalidStatus):
+                await connect(f"ws://127.0.0.1:{poll.port}{path}", subprotocols=[Subprotocol("mqtt")])
+        assert await poll.answer(devices, 7) == "sent"
+        await poll.counts(1)
+
+
+async def test_an_open_poll_needs_no_code(devices: Path) -> None:
+    async with running(asking(HOURS, is_open=True)) as poll:
+        assert poll.path == "/"
+        status, text = await poll.get("/")
+        assert (status, HOURS.title in text) == (200, True)
+        assert await poll.answer(devices, 7) == "sent"
+        await poll.counts(1)
+
+
+async def test_a_participant_may_be_a_device_and_no_more() -> None:
+    async with running(asking(HOURS)) as poll, MqttTransport(poll.broker, "phone").connect() as link:
+        for topic in ("hush/v1/reports/+/+", "#", "hush/v1/estimates/+", "hush/v1/status/+"):
+            with pytest.raises(SubscriptionRefusedError):
+                await link.subscribe(topic)
+        await link.subscribe("hush/v1/tasks/+")
+        topic, payload = await link.receive()
+        assert (topic, payload) == (f"hush/v1/tasks/{HOURS.id}", HOURS.payload)
+        await link.publish(f"hush/v1/tasks/{TEA.id}", TEA.payload)  # amqtt acknowledges what it drops
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await link.receive()
+
+
+async def test_pages_of_other_sites_cannot_open_the_socket() -> None:
+    async with running(asking(HOURS, is_open=True)) as poll:
+        url = f"ws://127.0.0.1:{poll.port}/mqtt"
+        with pytest.raises(InvalidStatus):
+            await connect(url, subprotocols=[Subprotocol("mqtt")], origin=Origin("http://elsewhere.example"))
+        own = Origin(f"http://127.0.0.1:{poll.port}")
+        async with connect(url, subprotocols=[Subprotocol("mqtt")], origin=own):
+            pass
+
+
+async def test_questions_in_turn_follow_each_other(devices: Path) -> None:
+    async with running(asking(HOURS, TEA, in_turn=True)) as poll:
+        assert await poll.answer(devices, 7) == "sent"
+        await poll.counts(1)
+        poll.forward.set()
+
+        async def shows_the_next() -> bool:
+            return TEA.id in (await poll.get(f"{poll.path}screen/figures"))[1]
+
+        await poll.until(shows_the_next)
+        for _ in range(2):
+            assert await poll.answer(devices, True, TEA.id) == "sent"
+        await poll.counts(2)
+        poll.stop.set()
+        ended = await poll.done
+    assert [(one.result.task.id, one.answers) for one in ended] == [(HOURS.id, 1), (TEA.id, 2)]
+
+
+async def test_a_store_is_continued_under_the_same_task(devices: Path, tmp_path: Path) -> None:
+    for expected in (1, 2):
+        again = make_question(HOURS.title, json.loads(HOURS.payload)["domain"], "2")
+        async with running(asking(again, store=tmp_path / "store")) as poll:
+            _, text = await poll.get(poll.path)
+            task = text.split('data-task="')[1].split('"')[0]
+            assert await poll.answer(devices, 7, task) == "sent"
+            await poll.counts(expected)
+            poll.stop.set()
+            (ended,) = await poll.done
+        assert ended.answers == expected
+
+
+async def test_another_question_in_a_store_gets_its_own_task(devices: Path, tmp_path: Path) -> None:
+    for epsilon in ("1", "2"):
+        task = make_question(HOURS.title, json.loads(HOURS.payload)["domain"], epsilon)
+        async with running(asking(task, store=tmp_path / "store")) as poll:
+            assert await poll.answer(devices, 7, task.id) == "sent"
+            await poll.counts(1)
+            poll.stop.set()
+            await poll.done
+
+
+async def test_the_page_is_strict_and_names_its_scripts() -> None:
+    async with running(asking(HOURS)) as poll:
+        _, text = await poll.get(poll.path)
+        head = text.partition("\r\n\r\n")[0].lower()
+        assert "content-security-policy: default-src 'none'; script-src 'self'" in head
+        assert "unsafe" not in head
+        assert "<style" not in text
+        assert " style=" not in text
+        assert digest() in text
+        _, listed = await poll.get(f"{poll.path}scripts.txt")
+        body = listed.partition("\r\n\r\n")[2]
+        assert hashlib.sha256(body.encode()).hexdigest() == digest()
+        for line in body.splitlines():
+            name = line.split("  ")[1]
+            _, served = await poll.get(f"{poll.path}js/{name}")
+            assert served.partition("\r\n\r\n")[2].encode() == scripts()[name]
+            assert hashlib.sha256(scripts()[name]).hexdigest() == line.split()[0]
+
+
+async def test_a_port_in_use_ends_the_command_with_a_remedy() -> None:
+    async with running(asking(HOURS)) as poll:
+        with pytest.raises(OptionError, match=r"--port: .*choose another --port or --bind"):
+            await run_poll(asking(TEA, port=poll.port), asyncio.Event(), asyncio.Event(), lambda _: None)
+
+
+async def test_an_open_poll_answers_no_request_for_a_name() -> None:
+    async with running(asking(HOURS, is_open=True)) as poll:
+        for host, expected in (("evil.example", 403), ("localhost", 200), ("192.168.1.20:8642", 200), ("[::1]", 200)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", poll.port)
+            writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert int((await reader.read()).split()[1]) == expected, host
+            writer.close()
