@@ -22,8 +22,13 @@ GUIDE = Path(__file__).parents[2] / "docs" / "device.md"
 MACHINES = {"cortex-m0plus": "microbit", "cortex-m3": "lm3s6965evb", "cortex-m4": "mps2-an386"}
 """By processor; micro:bit has a Cortex-M0, which has the same instructions."""
 FLAGS = "-mthumb -Os -std=c11 -ffunction-sections -fdata-sections -Wall -Wextra -Wconversion -Wshadow -Werror"
+LARGER = "lm3s6965evb"
+"""For a whole device, with two pages of 4 KiB in RAM: it has 64 KiB. A Cortex-M3 runs the instructions of an M0+."""
 LINK = "--specs=nano.specs -nostartfiles -Wl,--gc-sections"
+ROUNDS = 200
 TABLES = ["1", "2", "4", "8"]
+HOSTED = {"hush_report.c", "hush_file.c", "hush_line.c"}
+"""They need an operating system."""
 HEAP = {"malloc", "_malloc_r", "calloc", "realloc", "free", "_sbrk"}
 SLACK = 1.15
 """Compilers differ: what is documented may be exceeded by 15 %."""
@@ -92,13 +97,14 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         yield Asked(case, answer.topic, encode_frame((answer.report,)), task.id)
 
 
-def built(directory: Path, processor: str, main: str) -> Path:
+def built(directory: Path, processor: str, main: str, ram: str = "16K") -> Path:
     """A program with its start for a processor."""
     program = directory / f"{main}.elf"
     files = [SOURCES / "start.c", SOURCES / f"{main}.c", *sorted(C_PORT.glob("hush*.c"))]
-    files = [file for file in files if file.name not in {"hush_report.c", "hush_file.c"}]  # they need a file system
+    files = [file for file in files if file.name not in HOSTED]
     command = [need("arm-none-eabi-gcc"), f"-mcpu={processor}", *FLAGS.split(), "-DHUSH_NO_OS_RANDOM", f"-I{C_PORT}"]
-    command += [f"-I{SOURCES}", f"-I{directory}", *LINK.split(), "-T", str(SOURCES / "link.ld"), *map(str, files)]
+    command += [f"-I{SOURCES}", f"-I{directory}", *LINK.split(), f"-Wl,--defsym=ram_bytes={ram}"]
+    command += ["-T", str(SOURCES / "link.ld"), *map(str, files)]
     run = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[:4000]
     return program
@@ -132,6 +138,28 @@ def test_a_cortex_m_makes_the_reports_of_the_vectors(facts: Mapping[str, int]) -
 def test_a_cortex_m_that_is_reset_while_it_writes_has_the_old_record_or_the_new_one(facts: Mapping[str, int]) -> None:
     assert facts["resets survived"] == 200
     assert facts["erases of"] > 20
+
+
+@pytest.fixture(scope="module", params=MACHINES)
+def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    directory = tmp_path_factory.mktemp("device")
+    rounds = {"rounds": ROUNDS, "round_every": "1m", "opens": "2026-01-01T00:00:00Z"}
+    domain = {"kind": "number", "lower": 0.0, "upper": 40.0}
+    task = make_task({"id": "rounds", "epsilon": "2", "mechanism": "laplace", "domain": domain, **rounds})
+    constants = f'enum {{ OPENS = 1767225600, ROUNDS = {ROUNDS} }};\nstatic const char SPENT[] = "2/1";\n'
+    text = f"static const char TASK[] = {literal(task.payload.decode())};\n{constants}"
+    (directory / "task.h").write_text(text, encoding="utf-8")
+    machine = LARGER if request.param == "cortex-m0plus" else MACHINES[request.param]
+    return facts_of(built(directory, request.param, "devicetest", "64K"), machine)
+
+
+def test_a_device_that_is_reset_while_it_writes_answers_each_round_once(device: Mapping[str, int]) -> None:
+    """The program ends with an error if a payload changes, a round is not sent, or more or less than 2 is spent."""
+    assert device["resets device"] == 100
+    assert device["sent device"] > ROUNDS, "some reports were sent again"
+    steps = ("open", "decide", "answer", "send", "acknowledge")
+    assert max(device[f"{step} device"] for step in steps) <= SLACK * documented()["stack of a device, at most"]
+    assert device["size device"] <= SLACK * documented()["`hush_device`"]
 
 
 @cache

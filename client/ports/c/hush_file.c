@@ -1,5 +1,6 @@
 /* A storage in a directory; see hush_file.h. A record is written to a file of another name, which is synced, then renamed,
  * and the directory is synced: after a power cut there is the old file or the new one, whole. */
+#ifndef ARDUINO /* which compiles every file of this folder */
 #define _DEFAULT_SOURCE 1
 #define _POSIX_C_SOURCE 200809L
 #define _DARWIN_C_SOURCE 1
@@ -184,3 +185,4 @@ void hush_file_close(hush_files *files)
     }
     *files = (hush_files){-1, -1, NULL, 0};
 }
+#endif

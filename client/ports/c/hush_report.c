@@ -17,6 +17,7 @@
  * topic and id, once OUT is on the disk. Ends with 0, or with 1 and one line of complaint, which never has the value, and
  * outside a terminal never depends on it.
  */
+#ifndef ARDUINO /* which compiles every file of this folder */
 #define _POSIX_C_SOURCE 200809L
 
 #include "hush.h"
@@ -223,3 +224,4 @@ int main(int argc, char **argv)
     (void)printf("epsilon %s\npurpose %.*s\n", task.epsilon, (int)task.purpose_bytes, task.purpose);
     return fflush(stdout) == 0 ? 0 : complain("standard output", "cannot be written");
 }
+#endif

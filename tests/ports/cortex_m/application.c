@@ -1,5 +1,6 @@
-/* The least that an application links: a task is read, an answer is drawn, and it is stored in flash with its charge
+/* The least that an application links: a task is read and decided, and the answer is stored in flash with its charge
  * before it is sent. Its size is the size of hush on a Cortex-M. */
+#include "hush_device.h"
 #include "hush_flash.h"
 #include "start.h"
 
@@ -8,7 +9,8 @@
 static uint8_t cells[2][2048];
 static hush_flash flash;
 static hush_storage storage;
-static uint8_t frame[HUSH_FRAME_BYTES];
+static hush_device device;
+static uint8_t json[512];
 volatile uint32_t entropy_register;
 
 static int read_cells(void *context, uint32_t address, uint8_t *out, size_t size)
@@ -41,25 +43,36 @@ static int fill(void *context, uint8_t *out, size_t count)
     return 0;
 }
 
+static int publish(void *context, const char *topic, const uint8_t *payload, size_t size, uint32_t ticket)
+{
+    (void)context;
+    (void)payload;
+    (void)size;
+    print(topic);
+    return ticket ? 0 : -1;
+}
+
 int main(void)
 {
     static const hush_flash_medium medium = {NULL, read_cells, program_cells, erase_cells, sizeof *cells, 2, 8};
-    static const char json[] = "{}";
-    char topic[HUSH_TOPIC_BYTES];
+    static const hush_policy policy = {.max_epsilon = "4", .keep = HUSH_KEEP_SECONDS};
     hush_task task;
-    hush_report report;
-    size_t size = 0;
+    hush_decision decision;
+    int64_t next = 0;
     hush_status status = hush_flash_open(&flash, &medium, &storage);
     if (status == HUSH_NONE) {
         status = hush_flash_format(&medium);
     }
-    status = status == HUSH_OK ? hush_read_task((const uint8_t *)json, sizeof json - 1, "4", &task) : status;
-    status = status == HUSH_OK ? hush_answer(&task, "21.5", 0, fill, NULL, &report) : status;
-    status = status == HUSH_OK ? hush_report_topic(task.id, "sensor", topic, sizeof topic) : status;
-    status = status == HUSH_OK ? hush_encode_frame(report.digest, report.round, report.id, report.body, report.width, 1,
-                                                   frame, sizeof frame, &size)
-                               : status;
-    status = status == HUSH_OK ? storage.store(storage.context, task.id, frame, size) : status;
+    if (status == HUSH_OK) {
+        status = hush_device_open(&device, &storage, &policy, "sensor", "mqtts://broker", fill, NULL);
+    }
+    status = status == HUSH_OK ? hush_read_task(json, sizeof json, "4", &task) : status;
+    status = status == HUSH_OK ? hush_device_decide(&device, &task, 0, &decision) : status;
+    status = status == HUSH_OK ? hush_device_answer(&device, &decision, "21.5", NULL) : status;
+    status = status == HUSH_OK ? hush_device_send(&device, 0, publish, NULL, &next) : status;
+    status = status == HUSH_OK ? hush_device_acknowledged(&device, 1, 0, 0) : status;
+    status = status == HUSH_OK ? hush_device_recall(&device, "task", json, sizeof json) : status;
+    hush_device_disconnected(&device);
     print(hush_message(status));
     return status != HUSH_OK;
 }

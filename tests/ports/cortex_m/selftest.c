@@ -16,6 +16,15 @@ typedef struct {
 
 #include "vectors.h"
 
+enum { PAGE = 1024, PAGES = 2, MAGIC = 0x68757368, RESETS = 200, CONTENT = 90 };
+
+static struct {
+    uint32_t magic, seed, resets, stored, tried;
+    uint8_t cell[PAGES * PAGE];
+} survivor __attribute__((section(".noinit")));
+
+#include "survivor.h"
+
 _Noreturn static void fail(const char *what)
 {
     print("failed: ");
@@ -40,10 +49,8 @@ static const vector *asked;
 static uint32_t used;
 static hush_task task;
 static hush_report report;
-static hush_status status;
 static uint8_t frame[HUSH_FRAME_BYTES];
 static size_t frame_bytes;
-static hush_flash flash;
 
 static int next_bytes(void *context, uint8_t *out, size_t count)
 {
@@ -109,85 +116,14 @@ static void check_vectors(void)
     state("vectors", "equal", sizeof VECTORS / sizeof *VECTORS);
 }
 
-/* ---- the storage; its flash is RAM that survives a reset */
+/* ---- the storage */
 
-enum { PAGE = 1024, PAGES = 2, MAGIC = 0x68757368, RESETS = 200, CONTENT = 90 };
-
-static struct {
-    uint32_t magic, seed, resets, stored, tried;
-    uint8_t cell[PAGES * PAGE];
-} survivor __attribute__((section(".noinit")));
-
-static uint32_t power;
-
-static uint32_t draw(void)
-{
-    survivor.seed = survivor.seed * 1664525u + 1013904223u;
-    return survivor.seed >> 8;
-}
-
-static int read_cells(void *context, uint32_t address, uint8_t *out, size_t size)
-{
-    (void)context;
-    memcpy(out, survivor.cell + address, size);
-    return 0;
-}
-
-static void spend(uint8_t *cell, uint8_t due)
-{
-    if (power-- == 0) {
-        *cell &= (uint8_t)(due | draw()); /* some of its bits */
-        survivor.resets++;
-        reset_machine();
-    }
-}
-
-static int program_cells(void *context, uint32_t address, const uint8_t *bytes, size_t size)
-{
-    (void)context;
-    for (size_t i = 0; i < size; i++) {
-        spend(survivor.cell + address + i, bytes[i]);
-        survivor.cell[address + i] &= bytes[i];
-    }
-    return 0;
-}
-
-static int erase_cells(void *context, uint32_t page)
-{
-    (void)context;
-    for (uint32_t i = 0; i < PAGE; i++) {
-        spend(survivor.cell + page * PAGE + i, (uint8_t)draw());
-        survivor.cell[page * PAGE + i] = 0xff;
-    }
-    return 0;
-}
-
-static const hush_flash_medium medium = {NULL, read_cells, program_cells, erase_cells, PAGE, PAGES, 4};
-static hush_storage storage;
 static uint8_t content[CONTENT];
-
-static void open_it(void)
-{
-    status = hush_flash_open(&flash, &medium, &storage);
-    if (status == HUSH_NONE) {
-        status = hush_flash_format(&medium);
-        status = status == HUSH_OK ? hush_flash_open(&flash, &medium, &storage) : status;
-    }
-}
 
 static void store_it(void)
 {
     memset(content, (int)(survivor.tried & 0xff), sizeof content);
     status = storage.store(storage.context, "answer", content, sizeof content);
-}
-
-static uint32_t deepest(uint32_t so_far, void (*call)(void))
-{
-    const uint32_t depth = depth_of(call);
-    if (status != HUSH_OK) {
-        fail("the storage");
-    }
-    return depth > so_far ? depth : so_far;
 }
 
 /* Stores one record again and again; at every start it is the last that was stored, or the one that was being stored. */
@@ -197,6 +133,9 @@ static void check_storage(void)
     size_t size = 0;
     power = survivor.resets < RESETS && draw() % 2 ? draw() % 700 : UINT32_MAX;
     opening = deepest(0, open_it);
+    if (status != HUSH_OK) {
+        fail("the storage");
+    }
     power = survivor.resets < RESETS ? draw() % 4000 : UINT32_MAX;
     status = storage.load(storage.context, "answer", content, sizeof content, &size);
     if (status == HUSH_NONE ? survivor.stored != 0 : status != HUSH_OK || size != CONTENT) {
@@ -214,6 +153,9 @@ static void check_storage(void)
     for (uint32_t i = 0; i < 100; i++) {
         survivor.tried = survivor.stored % 255 + 1;
         storing = deepest(storing, store_it);
+        if (status != HUSH_OK) {
+            fail("a store");
+        }
         survivor.stored = survivor.tried;
     }
     state("open", "flash", opening);

@@ -1,0 +1,4 @@
+#pragma once
+void esp_log(const char *, const char *, ...) __attribute__((format(printf, 2, 3)));
+#define ESP_LOGI(tag, ...) esp_log(tag, __VA_ARGS__)
+#define ESP_LOGE(tag, ...) esp_log(tag, __VA_ARGS__)

@@ -1,0 +1,3 @@
+#pragma once
+#include <stddef.h>
+void esp_fill_random(void *, size_t);
