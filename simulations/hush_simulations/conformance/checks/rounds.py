@@ -29,7 +29,8 @@ async def _rounds(knowledge: Knowledge) -> Outcome:
         for round_ in range(_ROUNDS):
             ends = _until_round(asked, round_ + 1)
             if not await _in_round(device, round_, ends - 0.1) and round_ == 1 and not device.reports:
-                return Outcome(faults, [f"asked {_ROUNDS} rounds of {every} s"], is_supported=False)
+                printed = f"; it printed last: {words}" if (words := device.last_words()) else ""
+                return Outcome(faults, [f"asked {_ROUNDS} rounds of {every} s{printed}"], is_supported=False)
         faults += inspect(device, asked, rounds=range(_ROUNDS)) + _counted(device)
     return Outcome(faults, [f"{_ROUNDS} rounds of {every} s, killed in every other one"])
 
