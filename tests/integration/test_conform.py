@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import fleet
 import pytest
-from servers import need
+from port_programs import C_PORT, CLIENT, compiled_device
 
 from hush_common.errors import TaskError
 from hush_common.mechanisms.registry import known
@@ -187,25 +188,14 @@ def test_a_command_that_cannot_be_started_is_named_without_its_arguments() -> No
     assert "'./no-such-program' cannot be started (No such file or directory)" in ended.stderr
 
 
-PORTS = Path(__file__).parents[2] / "client" / "ports"
-OPTIONS = ("--device", "{sender}", "--state", "{state}", "--value-file", "{value_file}", "--task", "{task}")
-NODE = (str(PORTS / "js" / "bin" / "hush-device.js"), "{broker}", *OPTIONS, "--spread", "{spread}")
-
-
-def program_of(port: str) -> Sequence[str]:
-    """The command of a device in another language; its test is skipped if it is missing."""
-    if port == "python":
-        return (sys.executable, str(Path(__file__).parents[1] / "conform_client.py"))
-    if port == "node" and Path(NODE[0]).exists():
-        return (need("node"), *NODE)
-    pytest.skip(f"there is no device program of {port} yet")
-
-
 @pytest.mark.outside
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("port", ["python", "node"])
-def test_a_device_of_ours_conforms(port: str) -> None:
+@pytest.mark.parametrize("language", fleet.LANGUAGES)
+def test_a_device_of_ours_conforms(language: str, tmp_path: Path) -> None:
+    if language == "c":
+        compiled_device(tmp_path, C_PORT / "hush_line.c", sanitized=False)
+    program = [word.replace("{epsilon}", "{max_epsilon}") for word in fleet.command(language, CLIENT, tmp_path)]
     needed = [f"--require={name}" for name in ("rounds", "recalls", *(part.name for part in known()))]
-    options = ("--samples", "100", "--seconds", "120", "--batch", "25")
-    found = command(*options, *needed, program=program_of(port), expected=0, patience=800)
+    many = ("--batch", "25") if language in ("python", "node") else ()
+    found = command("--samples", "100", "--seconds", "120", *many, *needed, program=program, expected=0, patience=800)
     assert {one["status"] for one in found["findings"]} <= {"passed", "not judged"}
