@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from port_programs import PORTS
-from servers import need
+from servers import missing, need
 
 from hush_client.browser import browser_modules
 
@@ -55,6 +55,43 @@ def test_npm_packs_the_modules_their_types_and_the_licence() -> None:
     assert {"LICENSE", "README.md", "package.json", "bin/hush-device.js", "src/index.d.ts", "src/node.d.ts"} <= names
     assert {f"src/{name}" for name in browser_modules()} <= names
     assert not (PACKAGE / "LICENSE").exists(), "it is a copy, and gone after the packing"
+
+
+USES = """
+import { Device, HushError, draw, openIndexedDB, readTask, reportedText } from "../../client/ports/js/src/index.js";
+import type { Receipt } from "../../client/ports/js/src/index.js";
+import { Device as NodeDevice, openDirectory } from "../../client/ports/js/src/node.js";
+
+export async function use(): Promise<void> {
+  const storage = await openIndexedDB();
+  const device = await new Device({ url: "ws://broker", storage, device: "a" }).open();
+  const receipt: Receipt = await device.answer("t", { noise: 4 });
+  if (receipt.status === "refused") console.log(receipt.reason, receipt.message);
+  await device.answer("t", [1, null, "3"], { epsilon: "1" });
+  void new NodeDevice({ url: "mqtt://broker", storage: await openDirectory("s"), tls: { ca: "x" }, device: "b" });
+  const task = readTask(new Uint8Array());
+  if (task.domain.kind === "category") console.log(task.domain.labels[0]);
+  console.log(reportedText(task, draw(task, null, { round: 0 }).body));
+  // @ts-expect-error a limit is text
+  void new Device({ url: "ws://broker", storage, maxEpsilon: 4 });
+  // @ts-expect-error a value is no bigint
+  await device.answer("t", 4n);
+  // @ts-expect-error there is no such status
+  throw new HushError("other", "x");
+}
+"""
+
+
+@pytest.mark.outside
+@pytest.mark.timeout(180)
+def test_typescript_accepts_the_types_and_finds_mistakes(tmp_path: Path) -> None:
+    compiler = Path(__file__).parents[2] / "out" / "typescript" / "node_modules" / ".bin" / "tsc"
+    if not compiler.exists():
+        missing(f"{compiler} is not there; .ci/run fetches it")
+    (tmp_path / "use.ts").write_text(USES.replace("../../client/ports/js", str(PACKAGE)), encoding="utf-8")
+    options = ["--noEmit", "--strict", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom"]
+    run = subprocess.run([str(compiler), *options, "use.ts"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (0, "")
 
 
 def test_the_package_has_no_dependency_and_the_version_of_hush() -> None:

@@ -426,6 +426,21 @@ test("a source is asked once in each round, and what it does decides nothing", a
   }
 });
 
+test("a task that cannot be read, or is refused, does not keep the next one under its id from being answered", async () => {
+  const broker = new Broker(), at = { now: OPENS }, device = await deviceAt(broker, { at }), receipts = [];
+  broker.publish("hush/v1/tasks/heights", new TextEncoder().encode("{"));
+  void device.answerEachRound("heights", () => 172, { sourceTimeout: 0, onReceipt: (it) => receipts.push(it) });
+  await until(() => broker.subscriptions.length === 1);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  broker.task({ ...HEIGHTS, epsilon: "5" });
+  await until(() => receipts.length === 1);
+  broker.task(HEIGHTS);
+  await until(() => receipts.length === 2);
+  assert.deepEqual(receipts.map((it) => [it.status, it.reason]), [["refused", "epsilon"], ["queued", null]]);
+  await until(() => broker.received.length === 1);
+  await device.close();
+});
+
 test("arguments that cannot be meant are refused at once", () => {
   const options = { url: "ws://broker", storage: memory(), device: "d1" };
   for (const wrong of [{ maxEpsilon: 4 }, { lifetime: "x" }, { device: "-a" }, { device: undefined }, { storage: null }, { spread: -1 }, { keep: 1e9 }]) {

@@ -30,7 +30,7 @@ export class Device {
   #options; #storage; #open; #login; #sender; #place; #limits;
   #connection = null; #tasks = new Map(); #wanted = new Set(); #forbidden = new Set(); #listeners = new Set();
   #inFlight = new Set(); #acknowledged = new Map(); #resent = new Map(); #recalls = new Map(); #kept = new Set();
-  #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
+  #version = 0; #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
 
   constructor({ url, storage, device, username, password, socketTo = webSocketTo, maxEpsilon = "4", lifetime = "4", total = null,
     sticky = false, spread = 1, keep = KEEP_SECONDS, recallEvery = RECALL_EVERY, random = systemRandom, clock = Date.now, onChange = () => {} }) {
@@ -98,6 +98,7 @@ export class Device {
 
   #now() { return Math.floor(this.#options.clock()); }
   #changed() {
+    this.#version++;
     this.#options.onChange(this);
     for (const listener of [...this.#listeners]) listener();
   }
@@ -233,7 +234,9 @@ export class Device {
     if (payload && !this.#tasks.has(id)) this.#tasks.set(id, { payload, isDelivered: false, ...this.#read(id, payload) });
   }
 
-  #change(ms) {
+  /** Wait for a change since that version, for so many milliseconds. */
+  #change(ms, since = this.#version) {
+    if (this.#version !== since) return Promise.resolve();
     return new Promise((resolve) => {
       const listener = () => {
         clearTimeout(timer);
@@ -270,9 +273,10 @@ export class Device {
     if (receipt.status !== "queued") return receipt;
     this.#pump();
     while (!this.#closed) {
+      const seen = this.#version;
       if (!(await this.#isWaiting(id, receipt.round))) return copied(receipt, { status: "sent" });
       if (Date.now() >= end) break;
-      await this.#change(end - Date.now());
+      await this.#change(end - Date.now(), seen);
     }
     return receipt;
   }
@@ -332,41 +336,31 @@ export class Device {
 
   /**
    * Answer a task from `source`, a function that gives a value or a promise of one, once in each round that is open,
-   * until the task or the device is closed. The source is asked for at most `sourceTimeout` seconds; what it does, and
+   * until the device is closed. The source is asked for at most `sourceTimeout` seconds; what it does, and
    * how long it takes, decides neither whether nor when the report is sent. `onReceipt` gets each receipt.
    */
   async answerEachRound(id, source, { sourceTimeout = 10, onReceipt = () => {} } = {}) {
-    let task = null;
-    while (!this.#closed) {
-      let open;
+    for (let told = ""; !this.#closed; ) {
+      const seen = this.#version;
+      let task = null;
       try {
         task = await this.task(id, { timeout: 60 });
-        open = await this.admit(id, { timeout: 60 });
+        const open = await this.admit(id, { timeout: 60 });
+        if (open.status === "open") await this.#answerFrom(task, source, sourceTimeout, onReceipt);
+        const refusal = open.status === "refused" ? `${open.reason} ${hex(task.digest)}` : "";
+        if (refusal && refusal !== told) onReceipt(open);
+        told = refusal;
       } catch (error) {
-        if (error.status === "storage") throw error;
-        await this.#asLongAsItStays(id, NAP_MS); // an invalid task stays invalid
-        continue;
+        if (error.status === "storage") throw error; // of the others, the next payload or connection may be right
       }
-      if (open.status === "open") {
-        const now = this.#now(), due = now + this.#half(task, now, sourceTimeout) + this.#delay(task, now);
-        const value = await this.#ask(task, source, this.#half(task, now, sourceTimeout));
-        try {
-          onReceipt(await this.answer(id, value, { timeout: 0, due }));
-        } catch (error) {
-          if (error.status === "storage") throw error;
-        }
-      } else if (open.status === "refused" && !["not_open", "full"].includes(open.reason)) {
-        onReceipt(open);
-        if (open.reason === "closed") return;
-      }
-      await this.#asLongAsItStays(id, untilNextRound(task, this.#now()));
+      await this.#change(untilNextRound(task, this.#now()), seen);
     }
   }
 
-  /** Wait, at most a minute, until something else is published under an id. */
-  async #asLongAsItStays(id, ms) {
-    const known = this.#tasks.get(id)?.payload, end = Date.now() + Math.min(ms, NAP_MS);
-    while (!this.#closed && Date.now() < end && this.#tasks.get(id)?.payload === known) await this.#change(end - Date.now());
+  async #answerFrom(task, source, sourceTimeout, onReceipt) {
+    const now = this.#now(), patience = this.#half(task, now, sourceTimeout), due = now + patience + this.#delay(task, now);
+    const value = await this.#ask(task, source, patience);
+    onReceipt(await this.answer(task.id, value, { timeout: 0, due }));
   }
 
   #half(task, now, seconds) {
@@ -531,7 +525,7 @@ const copied = (receipt, changes) => Object.defineProperty({ ...receipt, ...chan
 
 /** Milliseconds until something may change about a task: at most a minute, for the clock may be set. */
 function untilNextRound(task, now) {
-  if (!task) return 1000;
+  if (!task) return NAP_MS;
   if (task.opens !== undefined && now < task.opens) return Math.min(task.opens - now, NAP_MS);
   if (!task.roundEvery || task.opens === undefined) return NAP_MS;
   const every = 1000 * task.roundEvery;
