@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from port_programs import C_PORT, PORTS, micropython
+from port_programs import PORTS, micropython
 from servers import Mosquitto, need
 from serving import estimate, serving
 

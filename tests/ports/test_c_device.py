@@ -4,8 +4,10 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from port_programs import C_PORT, compiled_device, hexadecimal
@@ -131,7 +133,7 @@ def ask(lines: Path, tmp_path: Path) -> Ask:
 
 
 def answered(now: int, value: str = "yes") -> tuple[str, ...]:
-    return f"time {now}", f"task {hexadecimal(BITS)}", f"value {hexadecimal(value)}"
+    return f"time {now}", f"task bits {hexadecimal(BITS)}", f"value {hexadecimal(value)}"
 
 
 def test_a_device_that_is_started_again_sends_the_same_bytes_until_they_are_acknowledged(ask: Ask) -> None:
@@ -154,15 +156,23 @@ def test_a_report_that_a_broker_refuses_is_sent_again_later(ask: Ask) -> None:
 
 def test_a_task_that_changes_under_its_id_is_refused_and_the_report_is_still_sent(ask: Ask) -> None:
     other = hexadecimal(BITS.replace('"epsilon":"1"', '"epsilon":"2"'))
-    found = ask(*answered(OPENS), f"task {other}", f"time {OPENS + 86_400_000}", f"task {other}", "send")
+    found = ask(*answered(OPENS), f"task bits {other}", f"time {OPENS + 86_400_000}", f"task bits {other}", "send")
     assert found[3:6] == ["refused changed", "ok", "refused changed"]
     assert found[6].startswith("publish 1 hush/v1/reports/bits/dev ")
+
+
+def test_a_task_under_another_name_than_that_of_its_topic_is_refused(ask: Ask) -> None:
+    assert ask(f"task other {hexadecimal(BITS)}", "value none") == ["refused task", "refused argument"]
+
+
+def test_an_order_that_is_too_long_is_one_refusal(ask: Ask) -> None:
+    assert ask(f"task bits {'20' * 70_000}", "spent") == ["refused too_large", "spent 0/1"]
 
 
 def test_the_budget_of_a_purpose_is_for_all_its_tasks(ask: Ask) -> None:
     def order(name: str, purpose: str) -> str:
         document = {**json.loads(BITS), "id": name, "purpose": purpose}
-        return f"task {hexadecimal(json.dumps(document))}"
+        return f"task {name} {hexadecimal(json.dumps(document))}"
 
     found = ask(
         "limits 4 0.6 no",
@@ -231,3 +241,34 @@ def test_a_record_is_synced_before_it_has_its_name_and_the_directory_after_it(li
     assert calls == ["write", "fsync", "renameat", "fsync"] * 2 + ["+++ exited with 0 +++"], (
         "the account, then the answer"
     )
+
+
+# ---- with a broker
+
+
+CONFORM = [str(Path(sys.executable).with_name("hush")), "conform", "--json"]
+WRAPPER = Path(__file__).parent / "line_device.py"
+
+
+def conform(program: Path, *options: str) -> dict[str, Any]:
+    command = [*CONFORM, *options, "--", sys.executable, str(WRAPPER), str(program)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    document: dict[str, Any] = json.loads(run.stdout)
+    assert document["missing"] == []
+    return document
+
+
+@pytest.mark.timeout(180)
+def test_a_c_device_conforms_in_what_it_answers_and_sends_again(tmp_path: Path) -> None:
+    program = compiled_device(tmp_path, LINES, sanitized=False)
+    found = conform(program, "--check", "answers", "--check", "resend", "--check", "rounds", "--require", "rounds")
+    assert found["passed"], found
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_a_c_device_conforms(tmp_path: Path) -> None:
+    program = compiled_device(tmp_path, LINES, sanitized=False)
+    mechanisms = ("laplace", "multilevel", "table", "randomized_response", "subset_selection", "vector")
+    required = [word for name in ("rounds", "recalls", *mechanisms) for word in ("--require", name)]
+    assert conform(program, *required)["passed"]

@@ -5,7 +5,7 @@
  * output, bytes in hexadecimal, "-" for none. Tests and `hush conform` drive it; for your device take its functions.
  *
  *     time NOW                        the clock, in milliseconds since 1970; or "system", which it is at first
- *     task PAYLOAD                    reads a task and decides        decided ID ROUND | refused WHY
+ *     task ID PAYLOAD                 what came on its topic: decides decided ID ROUND | refused WHY
  *     value VALUE                     answers what was decided        answered | refused WHY; "none": there is no value
  *     send                            what is due                     publish TICKET TOPIC PAYLOAD ..., wait NOW | wait -
  *     ack TICKET REASON               what the broker has said        ok | refused WHY
@@ -106,6 +106,7 @@ static int print_publish(void *context, const char *topic, const uint8_t *payloa
 static void decide(program *one)
 {
     size_t size = 0;
+    const char *id = strtok(NULL, " \n");
     one->decision.task = NULL;
     if (!read_hex(strtok(NULL, " \n"), one->payload, sizeof one->payload, &size)) {
         print_status(HUSH_MALFORMED);
@@ -113,6 +114,9 @@ static void decide(program *one)
     }
     const char *most = one->policy.max_epsilon ? one->policy.max_epsilon : "4";
     hush_status status = hush_read_task(one->payload, size, most, &one->task);
+    if (status == HUSH_OK && strcmp(id, one->task.id) != 0) {
+        status = HUSH_TASK; /* one question could be asked under two names */
+    }
     if (status == HUSH_OK) {
         status = hush_device_decide(&one->device, &one->task, clock_of(one), &one->decision);
     }
@@ -277,9 +281,17 @@ int main(int argc, char **argv)
         return 1;
     }
     while (fgets(line, sizeof line, stdin)) {
+        const bool is_whole = strchr(line, '\n') || feof(stdin);
         const char *order = strtok(line, " \n");
+        for (int next = 0; !is_whole && next != EOF && next != '\n';) { /* longer than any order */
+            next = fgetc(stdin);
+        }
         if (order) {
-            obey(&one, order);
+            if (is_whole) {
+                obey(&one, order);
+            } else {
+                print_status(HUSH_TOO_LARGE);
+            }
             if (fflush(stdout) != 0) {
                 return 1;
             }
