@@ -142,7 +142,8 @@ class Broker:
         self.newest = NEW
         self.connections = 0
         self.subscribed: list[str] = []
-        self.client_ids: list[str] = []
+        self.runs = 0  # how often the program was started
+        self.client_ids: set[tuple[int, str]] = set()  # with the run that used it
         self.delivered: dict[str, float] = {}
         """When the latest message of a topic was first sent to the device; `time.monotonic()`."""
         self.port = 0
@@ -227,7 +228,7 @@ class Broker:
             link.wire.write(packets.write_connack(OLD, 1))
             return
         link.version = hello.version
-        self.client_ids.append(hello.client_id)
+        self.client_ids.add((self.runs, hello.client_id))
         link.wire.write(packets.write_connack(link.version, 0))
         self._links.add(link)
         self._changed.set()

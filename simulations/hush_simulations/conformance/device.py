@@ -129,6 +129,7 @@ class Device:
             max_epsilon=self.setup.max_epsilon,
             spread=f"{self.spread:g}",
         )
+        self.broker.runs += 1
         self.broker.delivered.clear()  # this run has to get its tasks first
         self.broker.delivered.clear()  # this run has to get its tasks first
         self.started = time.monotonic()

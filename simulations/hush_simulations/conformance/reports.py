@@ -32,9 +32,9 @@ def inspect(device: Device, *asked: Task, rounds: range = range(1)) -> list[Faul
         task = known.get(task_of_report_topic(one.topic) or "", asked[0])
         found += _faults(one, device, task, rounds)
     found += [Fault(Rule.MQTT, f"the device {fault}") for fault in device.broker.faults]
-    used = device.broker.client_ids
+    used = [name for _, name in device.broker.client_ids]
     if len(set(used)) < len(used):
-        found.append(Fault(Rule.MQTT, "two connections have the same client id; end it in random digits"))
+        found.append(Fault(Rule.MQTT, "two runs of the program have the same client id; end it in random digits"))
     return list(dict.fromkeys(found))
 
 
