@@ -60,7 +60,7 @@ function serve() {
     const refused = device("answer")();
     if (refused !== reason && refused) console.log(refused);
     reason = refused;
-    subscribe(`hush/v1/recalls/${env.HUSH_TASK}`);
+    for (const topic of JSON.parse(device("recall_topics")())) subscribe(topic);
     for (const [key, topic, frame] of JSON.parse(device("due")())) {
       if ([...flying.values()].includes(key)) continue;
       flying.set(next(), key);
@@ -69,7 +69,7 @@ function serve() {
   }
   function handle(type, body) {
     if (type >> 4 === 2) {
-      subscribe(`hush/v1/tasks/${env.HUSH_TASK}`);
+      for (const task of env.HUSH_TASK.split(",")) subscribe(`hush/v1/tasks/${task}`);
       timer = setInterval(tick, 100);
     } else if (type >> 4 === 3) {
       const end = 2 + body.readUInt16BE(0), qos = type >> 1 & 3;

@@ -64,12 +64,15 @@ def receive(topic: str, payload: str) -> None:
 
 
 def answer() -> str:
-    """Answer the open round; return an empty text, or why not."""
-    try:
-        DEVICE.answer(SETTINGS["task"], value)
-    except hush.HushError as refusal:
-        return str(refusal)
-    return ""
+    """Answer the open round of each task; return why some were not, but for those that are answered."""
+    refused = []
+    for task in SETTINGS["task"].split(","):
+        try:
+            DEVICE.answer(task, value)
+        except hush.HushError as refusal:
+            if refusal.status != "answered":
+                refused.append(task + ": " + str(refusal))
+    return "\n".join(refused)
 
 
 def due() -> str:
@@ -82,6 +85,10 @@ def due() -> str:
 def acknowledged(key: str) -> None:
     task, round_ = json.loads(key)
     DEVICE.acknowledged((task, round_))
+
+
+def recall_topics() -> str:
+    return json.dumps(DEVICE.recall_topics())
 
 
 def tidy() -> None:

@@ -58,7 +58,7 @@ _STORED_TWICE = """        entry = record.entries.pop()
         self._storage.store(record_name(task.id), encode(record))
         record.entries.append(entry)
         self._storage.store(record_name(task.id), encode(record))
-        return receipt"""
+        self._answered[task_id]"""
 SLIPS = {
     "the charge is not stored": ("        record.spent = hush.add(record.spent, cost)\n", ""),
     "the round is not remembered": (
@@ -66,7 +66,7 @@ SLIPS = {
         "record.last, record.closes = record.last,",
     ),
     "the charge is stored before its frame": (
-        "        self._storage.store(record_name(task.id), encode(record))\n        return receipt",
+        "        self._storage.store(record_name(task.id), encode(record))\n        self._answered[task_id]",
         _STORED_TWICE,
     ),
     "a draft is not adopted": (

@@ -1152,6 +1152,13 @@ def current_round(task: Task, now: int) -> int:
     return min((now - task.opens) // task.round_every, task.rounds - 1)
 
 
+def round_ends(task: Task, round_: int) -> int:
+    """Return when the round after this one opens, in Unix seconds; the end of the year 9999 for the last one."""
+    if round_ + 1 >= task.rounds:
+        return _LAST_SECOND
+    return task.opens + (round_ + 1) * task.round_every
+
+
 def largest_offer(task: Task) -> int:
     """Return the number of the largest epsilon that the device's limit of a task allows."""
     allowed = [place for place, offer in enumerate(_offers(task)) if is_within(offer, task.limit)]
