@@ -141,19 +141,17 @@ def read(path: Path) -> Observed:
     return found
 
 
-def wait(path: Path, number: int, senders: Sequence[str], until: datetime) -> Observed:
-    """Wait until every sender's report of a round has arrived, and is counted; or the time is over."""
-    while True:
+def wait(path: Path, number: int, senders: Sequence[str], until: datetime, *, counted: bool = False) -> None:
+    """Wait until every sender's report of a round has arrived, or is counted; or the time is over."""
+    while datetime.now(UTC) < until:
         found = read(path)
-        if found.round(number) == set(senders) and found.counted[number] >= len(senders):
-            return found
-        if datetime.now(UTC) >= until:
-            return found
-        time.sleep(0.2)
+        if found.round(number) == set(senders) and (not counted or found.counted[number] >= len(senders)):
+            return
+        time.sleep(0.1)
 
 
 def answer_rounds(fleet: Fleet, path: Path, task: Task, epsilon: str) -> Observed:
-    """Let a fleet answer every round of a task; it is killed as soon as the reports of a round are there."""
+    """Let a fleet answer every round of a task; it is killed as soon as the reports of a round are on the broker."""
     assert task.opens is not None
     assert task.round_every is not None
     for number in range(task.rounds):
@@ -161,6 +159,7 @@ def answer_rounds(fleet: Fleet, path: Path, task: Task, epsilon: str) -> Observe
         time.sleep(max((opens - datetime.now(UTC)).total_seconds(), 0))
         with fleet.running(task.id, epsilon):
             wait(path, number, fleet.senders, opens + task.round_every - timedelta(seconds=1))
+        wait(path, number, fleet.senders, opens + task.round_every, counted=True)
     return read(path)
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from port_cases import some_bytes, some_task, some_value
-from port_programs import FEATURES
 
 from hush_common.task import Task, make_task
 
-__all__ = ["RULES", "Drawn", "drawn", "features_of"]
+__all__ = ["RULES", "Drawn", "drawn"]
 
 Fields = list[tuple[str, Any]]
 """Keys as they are written, quotes and all, and values: the text of a word, or the fields of an object."""
@@ -44,16 +43,6 @@ RULES: dict[str, Callable[[dict[str, Any]], bool]] = {
     ),
 }
 """Where a port may refuse what the Python client accepts, as docs/wire.md says it. There is no other difference."""
-
-
-def features_of(task: dict[str, Any]) -> frozenset[str]:
-    """The features that a port needs to read a task that the Python client accepts."""
-    lists = any(isinstance(task.get(name), list) for name in ("offers", "levels", "size"))
-    named = {"rounds": "round_every" in task, "sticky": "repeat" in task, "coins": "coins" in task, "offers": lists}
-    needs = {name for name, needed in named.items() if needed}
-    kinds = {"category": "subset_selection", "vector": "vector"}
-    needs |= {task.get("mechanism", ""), kinds.get(_domain(task)["kind"], "")} & FEATURES
-    return frozenset(needs)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The ports of the client to other languages as programs that tests talk to: one order a line, one outcome a line.
 
-The orders are described in tests/ports/driver.c. A port with `FEATURES` has these, too. BODY has its integers separated
+The orders are described in tests/ports/driver.c. These are in addition. BODY has its integers separated
 by commas; of several offers a device takes the largest up to MAX.
 
     decide MAX NOW PAYLOAD                                  -> ok ROUND OFFER COST
@@ -55,9 +55,6 @@ LARGE = ["-DHUSH_COORDINATES=1024", "-DHUSH_WIDTH=1024", "-DHUSH_MEMORY_LEVELS=1
 FEATURES = frozenset({"table", "subset_selection", "vector", "coins", "offers", "rounds", "sticky"})
 """What a task may need in addition to `laplace`, `multilevel`, `randomized_response` and one round."""
 
-_SUPPORTED: dict[str, frozenset[str]] = {"c": FEATURES, "node": FEATURES, "micropython": FEATURES}
-"""The features that each port has. Where one has all, its line here becomes `FEATURES`."""
-
 
 @dataclass(frozen=True)
 class Port:
@@ -67,14 +64,12 @@ class Port:
         command: runs it; a script of random bytes may follow.
         in_order: whether it reads a task from left to right, and so meets the same one of several faults first as
             others do. The rest parse JSON before they look at a field.
-        features: which of `FEATURES` it has.
         is_slow: whether it takes about twenty times as long as the others: MicroPython, most of all in WebAssembly.
     """
 
     command: tuple[str, ...]
     in_order: bool = True
     is_slow: bool = False
-    features: frozenset[str] = frozenset()
 
     def share(self, count: int) -> int:
         """How many of `count` inputs this port gets: a slow one a fifth, for `cpython` runs all with the same file."""
@@ -99,7 +94,7 @@ class Port:
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
             ) as process,
         ):
-            yield Session(process, log, self.features)
+            yield Session(process, log)
             assert process.stdin is not None
             process.stdin.close()
             assert process.wait(30) == 0
@@ -115,7 +110,6 @@ class Session:
 
     process: "subprocess.Popen[str]"
     log: Path
-    features: frozenset[str]
 
     def ask(self, orders: Sequence[str]) -> list[str]:
         """The outcome of each order."""
@@ -182,16 +176,15 @@ def planted(directory: Path, name: str, right: str, wrong: str) -> Path:
 
 def port_of(language: str, directory: Path, client: Path = CLIENT) -> Port:
     """The port to `"c"`, `"node"` or `"micropython"`; `"cpython"` is the latter's file under the tests' interpreter."""
-    features = _SUPPORTED["micropython" if language == "cpython" else language]
     match language:
         case "c":
-            return Port((str(compiled(directory)),), features=features)
+            return Port((str(compiled(directory)),))
         case "node":
-            return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False, features=features)
+            return Port((need("node"), str(_DRIVERS / "driver.mjs"), str(client)), in_order=False)
         case "micropython":
-            return Port((*micropython(_DRIVERS / "driver.py"), str(client)), is_slow=True, features=features)
+            return Port((*micropython(_DRIVERS / "driver.py"), str(client)), is_slow=True)
         case _:
-            return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)), features=features)
+            return Port((sys.executable, "-I", "-u", str(_DRIVERS / "driver.py"), str(client)))
 
 
 def micropython(program: Path, *reads: Path) -> list[str]:

@@ -60,8 +60,7 @@ def test_the_python_client_judges_a_hostile_task(vector: dict[str, Any]) -> None
 
 
 def test_a_port_judges_hostile_tasks_as_the_python_client_does(port: Port) -> None:
-    judged = [vector for vector in HOSTILE["tasks"] if port.features.issuperset(vector["needs"])]
-    judged = judged[::5] if port.is_slow else judged
+    judged = HOSTILE["tasks"][::5] if port.is_slow else HOSTILE["tasks"]
     accepted = verdicts(port, [payload_of(vector) for vector in judged])
     assert {v["name"]: a for v, a in zip(judged, accepted, strict=True) if a != v["accepted"]} == {}
 

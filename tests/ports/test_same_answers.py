@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from port_cases import Case, cases, needs_of, plain_task, reference, some_value, vectors
-from port_programs import C_PORT, FEATURES, Port, compiled, planted, port_of
+from port_cases import Case, cases, plain_task, reference, some_value, vectors
+from port_programs import C_PORT, Port, compiled, planted, port_of
 
 from hush_client.policy import Policy
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
@@ -34,11 +34,10 @@ class Known:
     cases: Sequence[Case]
     outcomes: Sequence[str]
 
-    def first(self, count: int, features: frozenset[str] = frozenset()) -> "Known":
-        """The vectors and so many of the random cases, without those that need another feature."""
+    def first(self, count: int) -> "Known":
+        """The vectors and so many of the random cases."""
         end = len(self.cases) - CASES + count
-        kept = [place for place, case in enumerate(self.cases[:end]) if needs_of(case.task) <= features]
-        return Known([self.cases[place] for place in kept], [self.outcomes[place] for place in kept])
+        return Known(self.cases[:end], self.outcomes[:end])
 
     @property
     def orders(self) -> list[str]:
@@ -53,7 +52,7 @@ def known() -> Known:
 
 
 def test_every_port_makes_the_report_of_the_python_client(port: Port, known: Known) -> None:
-    few = known.first(port.share(CASES), port.features)
+    few = known.first(port.share(CASES))
     for case, outcome, right in zip(few.cases, port.ask(few.orders), few.outcomes, strict=True):
         assert outcome == right, (case.task.payload, case.value, case.data.hex())
     answered = [outcome for outcome in few.outcomes if outcome.startswith("ok")]
@@ -229,8 +228,8 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     assert source.count(slip[0]) == 1
     (tmp_path / "hush.c").write_text(source.replace(*slip), encoding="utf-8")
     program = compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)
-    port = Port((str(program),), features=FEATURES)
-    few = known.first(CASES // 3, port.features)
+    port = Port((str(program),))
+    few = known.first(CASES // 3)
     assert port.ask(few.orders) != few.outcomes
 
 
@@ -247,5 +246,5 @@ def test_a_slip_in_the_javascript_port_is_seen(where: str, slip: tuple[str, str]
 def is_seen(language: str, name: str, slip: tuple[str, str], directory: Path, known: Known) -> bool:
     """Whether the comparison sees a slip that is planted in a port that is not compiled."""
     port = port_of(language, directory, client=planted(directory, name, *slip))
-    few = known.first(CASES // 3, port.features)
+    few = known.first(CASES // 3)
     return port.ask(few.orders) != few.outcomes
