@@ -43,13 +43,14 @@ class Hardened:
     home: Path
     users: dict[str, str]
     port: int = field(default_factory=free_port)
+    websockets: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def set_up(self) -> None:
         """Configuration and users, by the commands."""
         made = hush(
             *("broker", "config", str(self.home), "--host", HOST, "--listen", HOST),
-            *("--port", str(self.port), "--run-as", getpass.getuser()),
+            *("--port", str(self.port), "--websockets", str(self.websockets), "--run-as", getpass.getuser()),
         )
         assert made.returncode == 0, made.stderr
         for name, role in self.users.items():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import aiomqtt
@@ -17,6 +18,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_aggregator.broker.mosquitto import LARGEST_PACKET
 from hush_client.privacy.answer import FRAME_REPORTS
+from hush_client.sending.mqtt import MqttTransport
+from hush_common.broker_url import BrokerUrl
+from hush_common.errors import LoginRefusedError
 from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,
@@ -113,6 +117,22 @@ async def test_a_device_reads_nobody_s_reports_not_even_its_own_and_no_status(br
         await aggregator.publish(status_topic("aggregator"), b"online", qos=1)
         await aggregator.publish(recall_topic("end"), b"x", qos=1)
         assert await come(evil, recall_topic("end")) == []
+
+
+async def test_browsers_have_the_same_rules_over_websockets(broker: Hardened) -> None:
+    url = f"wss://{{}}@{HOST}:{broker.websockets}/?ca={broker.home / 'ca.pem'}"
+    evil = replace(BrokerUrl.parse(url.format("evil")), password=broker.password("evil"))
+    async with watching(broker, ALL_REPORTS, ALL_TASKS) as aggregator, MqttTransport(evil, "phone").connect() as link:
+        for topic, code in (
+            (report_topic("heights", "kitchen"), FORBIDDEN),
+            (task_topic("heights"), FORBIDDEN),
+            (report_topic("heights", "evil"), TAKEN),
+        ):
+            assert (await link.publish(topic, b"forged")).reason == code
+        assert await come(aggregator, report_topic("heights", "evil")) == []
+    with pytest.raises(LoginRefusedError):
+        async with MqttTransport(replace(evil, password="wrong"), "phone").connect():  # noqa: S106 - of a test
+            pass
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from servers import Mosquitto, free_port
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
@@ -54,12 +55,12 @@ class Running(NamedTuple):
         writer.close()
         return int(head.split()[1]), f"{head.decode()}\r\n\r\n{body.decode()}"
 
-    async def answer(self, directory: Path, value: object, task: str = HOURS.id) -> str:
+    async def answer(self, directory: Path, value: object, task: str = HOURS.id, at: BrokerUrl | None = None) -> str:
         """Answer with a new device; return the status of its receipt."""
         number = next(_NUMBERS)
         policy = Policy(max_epsilon=4, lifetime=4)
         async with Client(
-            self.broker, device=f"phone-{number}", state=directory / f"{number}", spread=0, policy=policy
+            at or self.broker, device=f"phone-{number}", state=directory / f"{number}", spread=0, policy=policy
         ) as client:
             receipt = await client.report(task, value)
             return receipt.status
@@ -250,3 +251,29 @@ async def test_an_open_poll_answers_no_request_for_a_name() -> None:
             writer.write(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
             assert int((await reader.read()).split()[1]) == expected, host
             writer.close()
+
+
+async def test_phones_answer_at_a_real_broker(devices: Path, tmp_path: Path) -> None:
+    websockets = free_port()
+    real = Mosquitto(tmp_path, listeners={websockets: "protocol websockets"})
+    real.start()
+    try:
+        socket = f"ws://127.0.0.1:{websockets}/mqtt"
+        async with running(asking(HOURS, broker=BrokerUrl.parse(real.url), websocket=socket)) as poll:
+            _, text = await poll.get(poll.path)
+            assert f'data-broker="{socket}"' in text
+            assert f"ws://127.0.0.1:{poll.port} ws://127.0.0.1:{websockets};" in text
+            with pytest.raises(InvalidStatus):  # there is no other way in
+                await connect(f"ws://127.0.0.1:{poll.port}{poll.path}mqtt", subprotocols=[Subprotocol("mqtt")])
+            assert await poll.answer(devices, 7, at=BrokerUrl.parse(socket)) == "sent"
+            await poll.counts(1)
+            poll.stop.set()
+            (ended,) = await poll.done
+        assert ended.answers == 1
+        async with MqttTransport(real.url, "later").connect() as link:  # nothing is left there
+            await link.subscribe("hush/v1/+/+")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await link.receive()
+    finally:
+        real.stop()

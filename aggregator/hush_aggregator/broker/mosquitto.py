@@ -159,6 +159,7 @@ class Listener:
     certificate: Path  # of the broker, with those that vouch for it
     key: Path  # of that certificate
     user: str  # that mosquitto runs as if root starts it
+    websockets: int | None = None  # TCP port for browsers; None for none
 
 
 def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugins: Path | None = None) -> str:
@@ -210,15 +211,23 @@ def configuration(home: Path, listener: Listener, *, queued: int = QUEUED, plugi
             "log_type warning",
             "connection_messages false",
             "",
-            "# TLS alone: there is no other listener",
-            f"listener {listener.port} {listener.address}".rstrip(),
-            f"certfile {listener.certificate}",
-            f"keyfile {listener.key}",
-            "use_username_as_clientid true",
-            "max_qos 1",
-            "",
+            "# TLS alone: there is no listener without it",
+            *_listener(listener, listener.port),
+            *(() if listener.websockets is None else _listener(listener, listener.websockets, "protocol websockets")),
         ]
     )
+
+
+def _listener(listener: Listener, port: int, *more: str) -> list[str]:
+    return [
+        f"listener {port} {listener.address}".rstrip(),
+        *more,
+        f"certfile {listener.certificate}",
+        f"keyfile {listener.key}",
+        "use_username_as_clientid true",
+        "max_qos 1",
+        "",
+    ]
 
 
 _TITLE = "# The rules of hush; `hush broker add` and `hush broker remove` rewrite this file."

@@ -43,6 +43,9 @@ def config(
         list[str], typer.Option(help="Name or address under which devices reach the broker; may be repeated.")
     ],
     port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port.")] = 8883,
+    websockets: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="TCP port for browsers (wss://), with the same rules.")
+    ] = None,
     listen: Annotated[str, typer.Option(help="Address to listen on; all of them without it.")] = "",
     cert: Annotated[Path | None, typer.Option(help="Certificate of the broker, in PEM; else one is made.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
@@ -65,6 +68,8 @@ def config(
         _check_address(listen)
     if (cert is None) != (key is None):
         raise OptionError("--cert" if cert is None else "--key", "a certificate and its key are named together")
+    if websockets == port:
+        raise OptionError("--websockets", f"{port} is the port of --port; choose another one, such as 9443")
     user, owner = _owner(run_as)
     found = _plugins(plugins) if mosquitto is MosquittoVersion.V21 else None
     there = None if cert is None or key is None else use_certificate(cert, key)
@@ -73,7 +78,7 @@ def config(
         if there is None:
             make_certificate(draft, host)
         ours = there or BrokerCertificate(path / "broker.crt", path / "broker.key")
-        listener = Listener(listen, port, ours.certificate, ours.key, user)
+        listener = Listener(listen, port, ours.certificate, ours.key, user, websockets)
         return configuration(path, listener, queued=queue, plugins=found)
 
     home = BrokerDirectory.create(path, fill, owner)

@@ -23,9 +23,9 @@ from hush_aggregator.store.location import open_editor
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_aggregator.tasks import close, withdraw
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import HushError, StoreError, TaskError, flatten_group
+from hush_common.errors import BrokerError, HushError, StoreError, TaskError, flatten_group
 from hush_common.task import Task, decode_task, make_task
-from hush_common.topics import status_topic
+from hush_common.topics import estimate_topic, status_topic, task_topic
 from hush_simulations.brokers.embedded import OWNER, embedded_broker
 from hush_simulations.poll.pages import (
     Shown,
@@ -172,7 +172,7 @@ class _Poll:
         self._tasks = [_stored(editor, task) for task in settings.questions.tasks]
         self._figures = _Figures(editor)
         self._figures.tasks = self._tasks[:1] if settings.questions.in_turn else list(self._tasks)
-        name = f"poll-{secrets.token_hex(8)}"
+        name = self._name = f"poll-{secrets.token_hex(8)}"
         bus = MqttBroker(url, f"hush-{name}", status=status_topic(name), patience=_PATIENCE_S)
         self._aggregator = Aggregator(bus, store, tasks=self._figures.tasks, name=name, settle_s=_SETTLE_S)
 
@@ -189,7 +189,18 @@ class _Poll:
                     await self._ask_next()
                 ended = await self._end()
             counting.cancel()
+        if self._settings.broker is not None:
+            await self._tidy()
         return ended
+
+    async def _tidy(self) -> None:
+        """Leave no session and no retained message on a broker that others may use, too."""
+        with suppress(BrokerError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S), MqttBroker(self._url, f"hush-{self._name}").connect(()) as session:
+                for task in self._tasks:
+                    for topic in (task_topic(task.id), estimate_topic(task.id)):
+                        await session.publish(topic, b"", retain=True)
+                await session.publish(status_topic(self._name), b"", retain=True)
 
     @asynccontextmanager
     async def _pages(self) -> AsyncIterator[Opened]:

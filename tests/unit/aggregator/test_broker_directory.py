@@ -199,6 +199,7 @@ def test_users_that_are_added_at_the_same_time_are_all_there_or_told_to_try_agai
         ),
         (("config", "b", "--host", "h", "--cert", "x"), "--key: a certificate and its key are named together"),
         (("config", "b", "--host", "h", "--cert", "x", "--key", "y"), "--cert: x cannot be read (No such file"),
+        (("config", "b", "--host", "h", "--websockets", "8883"), "--websockets: 8883 is the port of --port"),
         (("config", "b", "--host", "h", "--run-as", "no-such-user"), "--run-as: "),
         (
             ("config", "b", "--host", "h", "--mosquitto", "2.1", "--plugins", "x"),
