@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from port_programs import C_PORT, compiled_device, hexadecimal
+from port_programs import C_PORT, Port, compiled, compiled_device, hexadecimal
 from servers import need
+
+from hush_common.task import make_task
 
 pytestmark = pytest.mark.slow
 
@@ -272,3 +275,21 @@ def test_a_c_device_conforms(tmp_path: Path) -> None:
     mechanisms = ("laplace", "multilevel", "table", "randomized_response", "subset_selection", "vector")
     required = [word for name in ("rounds", "recalls", *mechanisms) for word in ("--require", name)]
     assert conform(program, *required)["passed"]
+
+
+# ---- limits of a build
+
+
+def test_a_task_beyond_the_limits_of_a_build_is_refused_by_its_own_status(tmp_path: Path) -> None:
+    port = Port((str(compiled(tmp_path, options=[])),))
+    random = Random(25).randbytes(4000)  # noqa: S311 - a test wants the same bytes every time
+
+    def outcome(count: int, sampled: int, **more: object) -> str:
+        coordinates = [{"name": f"n{at}", "lower": 0, "upper": 1} for at in range(count)]
+        domain = {"kind": "vector", "coordinates": coordinates}
+        document = {"id": "v", "epsilon": "1", "domain": domain, "sampled": sampled, "levels": 1, **more}
+        payload = make_task(document).payload
+        return port.ask([f"answer 4 0 dev none {hexadecimal(payload)} {random.hex()}"])[0].split()[0]
+
+    assert [outcome(64, 20), outcome(65, 1), outcome(64, 21)] == ["ok", "too_large", "too_large"]
+    assert outcome(64, 20, offers=["0.5", "1"], levels=[1, 1]) == "ok", "41 integers"
