@@ -37,7 +37,7 @@ _READ_ONCE = functools.cache(typer.main.get_command)
 _LAST_WORDS = {
     "serve": "retrying until it works",
     "broker": "Ctrl-C stops it",
-    "poll": "Ctrl-C ends the poll",
+    "poll": "answers; Ctrl-C ends the poll",
     "http": "HTTP on http://",
 }
 """After these a command that runs for ever has shown all that there is to show."""

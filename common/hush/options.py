@@ -41,6 +41,8 @@ _MANY = 8
 """Options from which on they are in groups."""
 
 _GROUPS: Mapping[str, Sequence[str]] = {
+    "Question": ["number", "yes_no", "labels", "epsilon", "purpose", "questions", "until"],
+    "Network": ["bind", "port", "is_open", "broker", "websocket"],
     "Your own data": [
         "csv",
         "column",
@@ -102,7 +104,15 @@ _GROUPS: Mapping[str, Sequence[str]] = {
     "Webhook": ["notify", "notify_secret_file", "notify_precision"],
     "Output": ["out", "theme", "plot", "as_json", "as_csv", "in_full", "parquet", "log_format"],
 }
-_ONLY = {"Broker": "user", "How it is simulated": "seed", "Privacy": "lifetime", "Device": "device", "HTTP": "http"}
+_ONLY = {
+    "Question": "yes_no",
+    "Network": "websocket",
+    "Broker": "user",
+    "How it is simulated": "seed",
+    "Privacy": "lifetime",
+    "Device": "device",
+    "HTTP": "http",
+}
 """Groups of commands that have this option; in others their options are among the rest."""
 
 _VALUES: Mapping[str, tuple[str, ...]] = {

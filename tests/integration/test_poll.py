@@ -22,7 +22,7 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, SubscriptionRefusedError
 from hush_simulations.poll.questions import Questions, make_question
 from hush_simulations.poll.scripts import digest, scripts
-from hush_simulations.poll.session import Answered, Opened, Settings, Until, run_poll
+from hush_simulations.poll.session import Answered, Opened, PollSettings, Until, run_poll
 
 HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
 _NUMBERS = count()
@@ -78,7 +78,7 @@ class Running(NamedTuple):
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
+async def running(settings: PollSettings) -> AsyncIterator[Running]:
     stop, forward = asyncio.Event(), asyncio.Event()
     opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
     done = asyncio.create_task(run_poll(settings, stop, forward, opened.set_result), name="poll")
@@ -94,9 +94,9 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
         await asyncio.wait([done])
 
 
-def asking(*tasks: object, **more: object) -> Settings:
+def asking(*tasks: object, **more: object) -> PollSettings:
     in_turn = bool(more.pop("in_turn", False))
-    return Settings(Questions(tasks, in_turn), bind="127.0.0.1", **more)  # type: ignore[arg-type]
+    return PollSettings(Questions(tasks, in_turn), bind="127.0.0.1", **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture

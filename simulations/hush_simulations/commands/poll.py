@@ -31,7 +31,7 @@ from hush_simulations.poll.questions import (
 )
 from hush_simulations.poll.result import blocks, write_results
 from hush_simulations.poll.scripts import digest
-from hush_simulations.poll.session import Opened, Settings, Until, run_poll
+from hush_simulations.poll.session import Opened, PollSettings, Until, run_poll
 
 PORT = 8642
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -95,7 +95,7 @@ def poll(
     """
     check_theme(theme, out)
     asked = _questions(question, questions, epsilon, purpose, {"number": number, "yes_no": yes_no, "labels": labels})
-    settings = Settings(
+    settings = PollSettings(
         asked,
         _until(until),
         is_open,
@@ -190,7 +190,7 @@ def _broker(broker: str | None, websocket: str | None) -> tuple[BrokerUrl | None
     return found[0], websocket
 
 
-def _announce(opened: Opened, settings: Settings, forward: asyncio.Event) -> None:
+def _announce(opened: Opened, settings: PollSettings, forward: asyncio.Event) -> None:
     if sys.stderr.isatty():
         segno.make(opened.address, error="m", micro=False).terminal(sys.stderr, compact=True)
     say(f"phones:  {opened.address}")

@@ -24,7 +24,7 @@ _SCRIPT = "text/javascript; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownQuestion:
     """A question on the screen: its figures, and the number of answers, also of those that are not released."""
 
     view: TaskView
@@ -64,7 +64,7 @@ def render_participant(views: Sequence[TaskView], base: str, broker: str) -> Pag
     return Page(text.encode())
 
 
-def render_screen(shown: Sequence[Shown], base: str, address: str) -> Page:
+def render_screen(shown: Sequence[ShownQuestion], base: str, address: str) -> Page:
     """Render the screen for the audience."""
     text = _ENVIRONMENT.get_template("screen.html").render(
         questions=_questions(shown), base=base, address=address, least=RELEASE_FROM, title=_title(shown)
@@ -72,7 +72,7 @@ def render_screen(shown: Sequence[Shown], base: str, address: str) -> Page:
     return Page(text.encode())
 
 
-def render_figures(shown: Sequence[Shown], base: str) -> Page:
+def render_figures(shown: Sequence[ShownQuestion], base: str) -> Page:
     """Render the part of the screen that changes."""
     text = _ENVIRONMENT.get_template("screen_figures.html").render(
         questions=_questions(shown), least=RELEASE_FROM, base=base
@@ -80,11 +80,11 @@ def render_figures(shown: Sequence[Shown], base: str) -> Page:
     return Page(text.encode())
 
 
-def _title(shown: Sequence[Shown]) -> str:
+def _title(shown: Sequence[ShownQuestion]) -> str:
     return shown[0].view.title if len(shown) == 1 else "A poll"
 
 
-def _questions(shown: Sequence[Shown]) -> list[tuple[Shown, RoundFigures | None, PartsPage | None]]:
+def _questions(shown: Sequence[ShownQuestion]) -> list[tuple[ShownQuestion, RoundFigures | None, PartsPage | None]]:
     found = []
     for one in shown:
         figures = RoundFigures.of(one.view) if one.view.has_estimate else None

@@ -28,7 +28,7 @@ from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import estimate_topic, status_topic, task_topic
 from hush_simulations.brokers.embedded import OWNER, embedded_broker
 from hush_simulations.poll.pages import (
-    Shown,
+    ShownQuestion,
     files_of_pages,
     render_figures,
     render_participant,
@@ -57,7 +57,7 @@ _NEVER = Until()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PollSettings:
     """How a poll runs."""
 
     questions: Questions
@@ -93,10 +93,10 @@ class _Figures:
         self.tasks: list[Task] = []
         self._store, self._reader = store, ResultReader(store)
         self._seen: tuple[int, Sequence[str]] = (-1, ())
-        self._shown: list[Shown] = []
+        self._shown: list[ShownQuestion] = []
         self._lock = asyncio.Lock()
 
-    async def read(self) -> list[Shown]:
+    async def read(self) -> list[ShownQuestion]:
         async with self._lock:
             seen = await asyncio.to_thread(self._store.version), [task.id for task in self.tasks]
             if seen != self._seen:
@@ -104,13 +104,13 @@ class _Figures:
                 self._seen = seen
         return self._shown
 
-    async def of(self, task: Task) -> Shown:
+    async def of(self, task: Task) -> ShownQuestion:
         row, answers, ended = await asyncio.to_thread(self._counted, task)
         view = TaskView(task, TaskState.OPEN, Origin.COMMAND, ended, utc_now())
         if row is None:  # the aggregator has not stored it yet
-            return Shown(view, 0)
+            return ShownQuestion(view, 0)
         result = await self._reader.result(task.id)
-        return Shown(replace(view, state=row.state, result=result, n=result.n), answers)
+        return ShownQuestion(replace(view, state=row.state, result=result, n=result.n), answers)
 
     def _counted(self, task: Task) -> tuple[TaskRow | None, int, bool]:
         """Return the row of a task, all its answers, and whether it is closed."""
@@ -124,7 +124,7 @@ class _Figures:
 
 
 async def run_poll(
-    settings: Settings, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
+    settings: PollSettings, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
 ) -> list[Answered]:
     """Run a poll until `stop` is set, or until it is over; return the ends of its questions.
 
@@ -152,7 +152,7 @@ async def run_poll(
 
 
 @asynccontextmanager
-async def _broker(settings: Settings) -> AsyncIterator[BrokerUrl]:
+async def _broker(settings: PollSettings) -> AsyncIterator[BrokerUrl]:
     """Start the embedded broker, or connect to a real one once, so that a mistake ends the command."""
     if settings.broker is not None:
         async with MqttBroker(settings.broker, f"hush-poll-{secrets.token_hex(8)}").connect(()):
@@ -166,7 +166,7 @@ async def _broker(settings: Settings) -> AsyncIterator[BrokerUrl]:
 
 class _Poll:
     def __init__(
-        self, settings: Settings, listener: socket.socket, store: SqliteStore, editor: StoreEditor, url: BrokerUrl
+        self, settings: PollSettings, listener: socket.socket, store: SqliteStore, editor: StoreEditor, url: BrokerUrl
     ) -> None:
         self._settings, self._listener, self._editor, self._url = settings, listener, editor, url
         self._tasks = [_stored(editor, task) for task in settings.questions.tasks]
