@@ -140,10 +140,9 @@ SLIPS = {
     "a set is not a complement": ("2 * size > n;", "2 * size > n + 1;"),
     "an element of a set is drawn twice": ("set_has(out, digit) ? last : digit", "digit"),
     "a set by coins reads a word more": ("3 * tried / 2 + 2;", "3 * tried / 2 + 3;"),
-    "the last few words of 16 bits count": ("*lack && word < limit &&", "*lack &&"),
     "every coordinate has the same draw": ("            levels = others;\n", ""),
     "a vector costs more than it says": ("task->mechanism == HUSH_VECTOR ? task->sampled : 1, &epsilon", "1, &epsilon"),
-    "coins are not in lowest terms": ("    big_reduce(&common, &truth);\n", ""),
+    "coins are not in lowest terms": ("    big_reduce(&common, &lie);\n", ""),
     "a body names the wrong offer": ("*body++ = task->offer;", "*body++ = task->offer + 1;"),
     "the smallest offer is taken": (
         "    for (uint32_t place = task->offers ? task->offers : 1; place-- > 0;) {",
