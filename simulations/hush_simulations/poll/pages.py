@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from importlib.resources import files
 
@@ -87,7 +87,9 @@ def _title(shown: Sequence[ShownQuestion]) -> str:
 def _questions(shown: Sequence[ShownQuestion]) -> list[tuple[ShownQuestion, RoundFigures | None, PartsPage | None]]:
     found = []
     for one in shown:
-        figures = RoundFigures.of(one.view) if one.view.has_estimate else None
+        figures = None
+        if one.view.result is not None and one.view.has_estimate:  # the audience has watched: n was not fixed before
+            figures = RoundFigures.of(replace(one.view, result=replace(one.view.result, final=False)))
         parts = None if figures is None else PartsPage.of(figures.parts, in_order=True)
         found.append((one, figures, parts))
     return found

@@ -43,7 +43,7 @@ def _rows(answered: Answered) -> Iterator[_Row]:
         if part.mean is None:
             continue
         found = part.joint_intervals or part.intervals
-        target = primary(found, part.methods, final=result.final)
+        target = primary(found, part.methods, final=False)  # who ends a poll has watched it: n was not fixed before
         wording = NumberFormat.of_part(part, is_share=result.is_share, unit=result.task.unit)
         name = part.name or ("share of yes" if result.is_share else "average")
         whom = "" if target is None else interval_name(target, part.methods.get(target, ""))
@@ -110,7 +110,9 @@ def _draw(answered: Answered, rows: Sequence[_Row], palette: Palette) -> "Figure
                 ends = [factor * end for end in row.interval]
                 axes.plot(ends, (place, place), "|-", color=palette.ink, lw=2.2, ms=12, mew=2.2)
             axes.plot(factor * row.value, place, "o", color=palette.noisy, ms=9, mec=palette.ink)
-        names = [fill(f"{row.name}\n{row.text}" if len(rows) == 1 else row.name, 24) for row in rows]
+        names = [
+            f"{row.name}\n{row.wording.value(row.value)}" if len(rows) == 1 else fill(row.name, 24) for row in rows
+        ]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.4 if rows else 0.6, -0.6)
         if result.is_share:

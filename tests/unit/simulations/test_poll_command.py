@@ -22,8 +22,8 @@ DRINKS = make_question("Which drink?", {"kind": "category", "labels": ["tea", "c
 GOLDEN = """\
 How many hours did you sleep?
 answers 31
-average 7.12 h, 6.20 to 8.00 h
-intervals 95 %, reporters
+average 7.12 h, 5.60 to 8.70 h
+intervals 95 %, at any time
 each phone spent epsilon 2 From your device's answer, somebody who guessed fifty-fifty can become at most 88.1 % sure.
 
 A phone that answered the question spent epsilon 2. Its limit is 4 for one purpose; its page shows what it has spent.
@@ -55,6 +55,14 @@ def test_the_end_has_answers_estimate_and_what_each_phone_spent() -> None:
     assert printed(hours()) == GOLDEN.rstrip("\n")
 
 
+def test_the_interval_is_right_however_often_somebody_looked() -> None:
+    """A poll is ended by a person who watches it: a fixed-n interval would be too narrow."""
+    made = single(31, 7.0, stderr={"reporters": 0.4}, intervals={"reporters": (6.0, 8.0), "anytime": (5.0, 9.0)})
+    text = printed(Answered(replace(result_of(HOURS, made), closed=True, final=True), 31))
+    assert "5.00 to 9.00 h" in text
+    assert "6.00 to 8.00" not in text
+
+
 def test_below_ten_answers_there_is_no_estimate() -> None:
     text = printed(none())
     assert "answers 7" in text
@@ -80,7 +88,7 @@ def test_results_are_written_as_documents_and_pictures(tmp_path: Path) -> None:
     several = {path.name for path in write_results([hours(), drinks(), none()], tmp_path, "both")}
     assert {"question-1.json", "question-2-dark.png", "question-3.svg"} <= several
     text = (tmp_path / "result.svg").read_text(encoding="utf-8")
-    assert "31 answers. average: 7.12 h, 6.20 to 8.00 h" in text
+    assert "31 answers. average: 7.12 h, 5.60 to 8.70 h" in text
     assert "7 answers. no estimate" in (tmp_path / "question-3.svg").read_text(encoding="utf-8")
 
 
