@@ -36,6 +36,7 @@ _READ_ONCE = functools.cache(typer.main.get_command)
 
 _LAST_WORDS = {
     "serve": "retrying until it works",
+    "gateway": "trying again",
     "broker": "Ctrl-C stops it",
     "poll": "answers; Ctrl-C ends the poll",
     "http": "HTTP on http://",

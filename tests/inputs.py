@@ -190,6 +190,10 @@ CALLS: tuple[Call, ...] = (
         {"TASK": "sum", "VALUE": "-", **_ANSWER, "--total": "9", "--max-epsilon": "2", "--epsilon": "1"},
         typed=f"{NUMBER}\n".encode(),
     ),
+    Call(
+        "gateway",
+        {"--topic": "z/+", "--task": "sum", "--field": "t", "--source": _BROKER, "--state": "state", "--device": "g"},
+    ),
     Call("sync", {"--state": "state", "--timeout": "0.05", "--broker": _BROKER, "--keep": "60"}, files=STATE_FILES),
     Call(
         "sync",

@@ -173,7 +173,7 @@ class SensorReader:
                         await asyncio.sleep(0)
             except BrokerError as error:
                 if not was_lost:
-                    _LOG.warning("broker of the sensors: %s; trying again", error)
+                    _LOG.warning("broker of the sensors: %s", error)
                 was_lost = True
             await asyncio.sleep(backoff.next())
 

@@ -59,6 +59,8 @@ PUBLIC = {
     *("--device-user", "--device-password-file", "--clock"),
     *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
+    *("--topic", "--field", "--source-user", "--source-password-file", "--absent", "--max-age", "--wait"),  # of sensors
+    *("--most-sensors", "--no"),
     *("QUESTION", "--number", "--purpose", "--questions", "--until"),  # of a poll: everybody who answers sees them
     *("COMMAND", "--check", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
 }

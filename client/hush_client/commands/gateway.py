@@ -5,8 +5,8 @@ import logging
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -171,10 +171,28 @@ def gateway(
         "skip" if absent == "skip" else "answer",
         most_sensors,
     )
-    logging.getLogger("mqtt").setLevel(logging.CRITICAL)  # what paho reports comes as a BrokerError
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="hush: %(message)s")
     name_state(state)
-    asyncio.run(_check(order) if check else _until_stopped(order))
+    with _warnings_on_stderr():
+        asyncio.run(_check(order) if check else _until_stopped(order))
+
+
+@contextmanager
+def _warnings_on_stderr() -> Iterator[None]:
+    """Print the warnings of the client as lines of the command."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Printable("hush: %(message)s"))
+    handler.setLevel(logging.WARNING)
+    logger = logging.getLogger("hush_client")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Printable(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def _words(yes: str, no: str) -> Mapping[str, bool]:
