@@ -27,6 +27,8 @@ pytestmark = [
 
 SEED = 20261122
 _ALL, _PART, _SAMPLE = 10_000, 500, 50
+_CASES = 14 * _SAMPLE
+"""So many that every command is among them."""
 _FORGED_LINE = re.compile(rf"^(hush: |[-0-9: ]+INFO )?{FORGED}", re.MULTILINE)
 
 
@@ -67,7 +69,7 @@ def judge(numbers: Iterable[int], past: Past, memory_path: Path) -> dict[str, li
     return found
 
 
-@pytest.mark.parametrize("start", range(0, 10 * _SAMPLE, _SAMPLE))
+@pytest.mark.parametrize("start", range(0, _CASES, _SAMPLE))
 def test_nothing_does_that_was_garbled(start: int, past: Past, memory_path: Path) -> None:
     assert judge(range(start, start + _SAMPLE), past, memory_path) == {}
 
@@ -101,7 +103,7 @@ def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, memory
 
 
 def test_garbling_reaches_every_command_and_every_end(past: Past, memory_path: Path) -> None:
-    cases = [garbled(SEED, number, past) for number in range(10 * _SAMPLE)]
+    cases = [garbled(SEED, number, past) for number in range(_CASES)]
     assert {case.call.command for case in cases} == {one.command for one in CALLS}
     assert sum(bool(case.secrets) for case in cases) > len(cases) / 2
     codes = [shown(case, memory_path).code for case in cases[: 3 * _SAMPLE]]

@@ -193,7 +193,7 @@ def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp
             f"mqtt://alice:a/{SECRET}@b@h",
             f"ws://:{SECRET}@{CLOSED}/x",
         ):
-            if option.width and option.flag not in {"--inputs", "--user"}:
+            if option.width and option.flag not in {"--inputs", "--user", "--source-user"}:
                 assert_hidden(example(command).having(option.flag, address), tmp_path, SECRET)
 
 

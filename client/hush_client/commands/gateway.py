@@ -5,12 +5,12 @@ import logging
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -173,7 +173,7 @@ def gateway(
     )
     name_state(state)
     with _warnings_on_stderr():
-        asyncio.run(_check(order) if check else _until_stopped(order))
+        asyncio.run(_until_stopped(_check(order) if check else _run(order)))
 
 
 @contextmanager
@@ -213,13 +213,15 @@ def _fields(tasks: Sequence[str], paths: Sequence[str], words: Mapping[str, bool
     return {one: SensorField(path, words) for one, path in zip(tasks, paths, strict=True)}
 
 
-async def _until_stopped(order: _Order) -> None:
-    running = asyncio.create_task(_run(order), name="hush-gateway")
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    running = asyncio.create_task(work, name="hush-gateway")
     loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # Windows has no SIGTERM
-        loop.add_signal_handler(signal.SIGTERM, running.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows: Ctrl-C then ends in KeyboardInterrupt
+            loop.add_signal_handler(number, running.cancel)
     with suppress(asyncio.CancelledError):
         await running
+        return
     typer.echo("hush: stopped; what waits is sent at the next start", err=True)
 
 
