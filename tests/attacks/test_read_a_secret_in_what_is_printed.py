@@ -60,7 +60,7 @@ PUBLIC = {
     *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
     *("--topic", "--field", "--source-user", "--source-password-file", "--absent", "--max-age", "--wait"),  # of sensors
-    *("--most-sensors", "--no"),
+    *("--most-sensors", "--no", "--websockets"),
     *("QUESTION", "--number", "--purpose", "--questions", "--until"),  # of a poll: everybody who answers sees them
     *("COMMAND", "--check", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
 }

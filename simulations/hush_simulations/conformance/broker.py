@@ -123,7 +123,7 @@ class _Link:
         return True
 
 
-class Broker:
+class DeviceBroker:
     """Serves retained messages to one device, and records what it publishes.
 
     Attributes:
@@ -152,7 +152,7 @@ class Broker:
         self._changed = asyncio.Event()
 
     @asynccontextmanager
-    async def running(self, *, websockets: bool = False) -> AsyncIterator["Broker"]:
+    async def running(self, *, websockets: bool = False) -> AsyncIterator["DeviceBroker"]:
         """Listen on a free loopback port while the context is open."""
         if websockets:
             async with _web_server(self._serve) as port:

@@ -10,7 +10,7 @@ from hush_common.suggestion import meant
 from hush_simulations.conformance.checks import answers, noise, recalls, refusals, rounds, sending, times
 from hush_simulations.conformance.checks.check import Check, Knowledge
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Conformance, Finding
+from hush_simulations.conformance.findings import CheckVerdict, Conformance
 from hush_simulations.conformance.tasks import DOMAINS
 
 CHECKS: Sequence[Check] = (
@@ -67,17 +67,19 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
     check_names(order.checks, order.require)
     wanted = {_FIRST, *order.checks, *(_SHOWN_BY.get(name, name) for name in order.require)}
     chosen = [check for check in CHECKS if not order.checks or check.name in wanted]
-    knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[Finding]()
+    knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[CheckVerdict]()
     for number, check in enumerate(chosen):
         is_over = setup.stops and any(finding.faults for finding in findings)
         if is_over or (number and not setup.slowest):
-            findings.append(Finding(check.name, check.title, "not run"))
+            findings.append(CheckVerdict(check.name, check.title, "not run"))
             continue
         tell(check.name, number, len(chosen))
         began = time.monotonic()
         outcome = await check.run(knowledge)
         (knowledge.supported if outcome.is_supported else knowledge.missing).add(check.name)
         faults, remarks = tuple(outcome.faults), tuple(outcome.remarks)
-        findings.append(Finding(check.name, check.title, outcome.status, faults, remarks, time.monotonic() - began))
+        findings.append(
+            CheckVerdict(check.name, check.title, outcome.status, faults, remarks, time.monotonic() - began)
+        )
     missing = tuple(name for name in order.require if name not in knowledge.supported)
     return Conformance(setup.command[0], tuple(findings), missing)

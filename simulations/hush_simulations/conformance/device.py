@@ -11,7 +11,7 @@ from pathlib import Path
 from hush_common.recall import Recall, encode_recall
 from hush_common.topics import recall_topic, report_topic, task_topic
 from hush_common.wire import Frame, decode
-from hush_simulations.conformance.broker import Broker, Publication
+from hush_simulations.conformance.broker import DeviceBroker, Publication
 from hush_simulations.conformance.program import Place, Program
 
 _PAUSE = 0.2
@@ -51,7 +51,7 @@ class Setup:
             number = next(self.numbers)
             directory = self.directory / f"{number}"
             (directory / "state").mkdir(parents=True, mode=0o700)
-            async with Broker().running(websockets=self.websockets) as broker:
+            async with DeviceBroker().running(websockets=self.websockets) as broker:
                 device = Device(self, broker, directory, tasks=tasks, sender=f"conform-{number}", spread=spread)
                 device.set_value(value)
                 try:
@@ -65,7 +65,7 @@ class Device:
     """One device with its broker."""
 
     def __init__(
-        self, setup: Setup, broker: Broker, directory: Path, *, tasks: Sequence[str], sender: str, spread: float
+        self, setup: Setup, broker: DeviceBroker, directory: Path, *, tasks: Sequence[str], sender: str, spread: float
     ) -> None:
         self.setup, self.broker, self.tasks, self.sender, self.spread = setup, broker, tasks, sender, spread
         self.state, self.output = directory / "state", directory / "output"

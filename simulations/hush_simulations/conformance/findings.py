@@ -127,7 +127,7 @@ class Rule(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RuleViolation:
     """A rule that the device broke."""
 
     rule: Rule
@@ -139,13 +139,13 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckVerdict:
     """The result of one check."""
 
     check: str  # its name
     title: str  # what a device that passes it does
     status: Status
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[RuleViolation, ...] = ()
     remarks: tuple[str, ...] = ()  # what was measured, and what a pass does not show
     seconds: float = 0.0
 
@@ -160,7 +160,7 @@ class Conformance:
     """The result of a run."""
 
     program: str  # its name; its arguments may hold a password
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckVerdict, ...]
     missing: tuple[str, ...] = ()  # what was required and is not supported
 
     @property
@@ -169,7 +169,7 @@ class Conformance:
         return not failed and not self.missing and any(finding.status == "passed" for finding in self.findings)
 
     @property
-    def faults(self) -> Sequence[Fault]:
+    def faults(self) -> Sequence[RuleViolation]:
         return [fault for finding in self.findings for fault in finding.faults]
 
     def to_document(self) -> dict[str, object]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hush_common.formatting import significant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Styled, Table
-from hush_simulations.conformance.findings import Conformance, Finding, Status
+from hush_simulations.conformance.findings import CheckVerdict, Conformance, Status
 
 _STYLES: dict[Status, str] = {"passed": "green", "failed": "red", "not supported": "dim"}
 _SHOWN = 3  # faults of one rule
@@ -30,12 +30,12 @@ def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
     yield Sentence("")
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: CheckVerdict) -> Row:
     seconds = significant(finding.seconds, 2) if finding.seconds else ""
     return Row([finding.check, Styled(finding.status, _STYLES[finding.status]), finding.title, seconds])
 
 
-def _broken(finding: Finding) -> Iterator[Renderable]:
+def _broken(finding: CheckVerdict) -> Iterator[Renderable]:
     """Yield the faults of a check, by the rule that they break."""
     yield Sentence("")
     yield Sentence(f"{finding.check}: {finding.title}", "bold", hanging=2)

@@ -3,16 +3,16 @@
 import pytest
 
 from hush_common.terminal import Screen
-from hush_simulations.conformance.findings import Conformance, Fault, Finding, Rule
+from hush_simulations.conformance.findings import CheckVerdict, Conformance, Rule, RuleViolation
 from hush_simulations.display.conformance import conformance_blocks
 
-FAULTS = tuple(Fault(Rule.REFUSES, f"answered hostile task {number}") for number in range(5))
+FAULTS = tuple(RuleViolation(Rule.REFUSES, f"answered hostile task {number}") for number in range(5))
 DONE = Conformance(
     "./thermometer",
     (
-        Finding("answers", "answers a task once", "passed", (), ("it keeps running",), 1.25),
-        Finding("hostile", "refuses illegal tasks", "failed", FAULTS, (), 20.0),
-        Finding("rounds", "answers each round once", "not supported"),
+        CheckVerdict("answers", "answers a task once", "passed", (), ("it keeps running",), 1.25),
+        CheckVerdict("hostile", "refuses illegal tasks", "failed", FAULTS, (), 20.0),
+        CheckVerdict("rounds", "answers each round once", "not supported"),
     ),
     missing=("rounds",),
 )
@@ -41,7 +41,7 @@ def test_the_document_has_every_fault_and_the_verdict() -> None:
 
 
 def test_without_a_fault_it_conforms_only_if_something_passed_and_nothing_is_missing() -> None:
-    passed, open_ = Finding("answers", "", "passed"), Finding("noise", "", "not judged")
+    passed, open_ = CheckVerdict("answers", "", "passed"), CheckVerdict("noise", "", "not judged")
     assert Conformance("x", (passed, open_)).passed
     assert not Conformance("x", (passed,), missing=("recalls",)).passed
     assert not Conformance("x", (open_,)).passed

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
 from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.packets import OLD
 from hush_simulations.conformance.reports import changed, inspect
 from hush_simulations.conformance.tasks import DOMAINS, VALUES, task, unusual
@@ -18,24 +18,24 @@ _CANARY = "173.62951"
 _MOST_SHOWN = 5
 
 
-def silent(device: Device, when: str) -> Fault:
+def silent(device: Device, when: str) -> RuleViolation:
     """Return the fault of a device that does not answer, with the last line that its program printed."""
     why = f"; it printed last: {words}" if (words := device.last_words()) else ""
     code = f", and ended with exit code {device.codes[-1]}" if device.codes else ""
-    return Fault(Rule.ANSWERS, f"{when}: no report within {device.setup.timeout:g} s{code}{why}")
+    return RuleViolation(Rule.ANSWERS, f"{when}: no report within {device.setup.timeout:g} s{code}{why}")
 
 
 _SHORT_RUN = 1.0
 """Seconds after its first report within which a program that ends by itself has ended."""
 
 
-async def _answer(knowledge: Knowledge) -> Outcome:
+async def _answer(knowledge: Knowledge) -> CheckOutcome:
     """Measure how long an answer takes; then ask again, and over MQTT 3.1.1."""
     setup, asked = knowledge.setup, unusual(task("conform-answer"))
     async with setup.device(asked.id) as device:
         device.publish(asked.id, asked.payload)
         if not await device.until_reports(1):
-            return Outcome([silent(device, "a legal task"), *inspect(device, asked)])
+            return CheckOutcome([silent(device, "a legal task"), *inspect(device, asked)])
         began = device.started
         knowledge.answers = device.reports[0].at - began
         setup.slowest = device.delay(asked.id)
@@ -48,10 +48,10 @@ async def _answer(knowledge: Knowledge) -> Outcome:
     faults += await _old_broker(setup)
     remark = f"first report {knowledge.answers:.2g} s after the start of the program"
     remark += "; it keeps running" if knowledge.lasts is None else f"; it ends after {knowledge.lasts:.2g} s"
-    return Outcome(list(dict.fromkeys(faults)), [remark])
+    return CheckOutcome(list(dict.fromkeys(faults)), [remark])
 
 
-async def _old_broker(setup: Setup) -> list[Fault]:
+async def _old_broker(setup: Setup) -> list[RuleViolation]:
     """A broker that knows only MQTT 3.1.1."""
     asked = task("conform-old")
     async with setup.device(asked.id) as device:
@@ -62,7 +62,7 @@ async def _old_broker(setup: Setup) -> list[Fault]:
         return inspect(device, asked)
 
 
-async def _values(knowledge: Knowledge) -> Outcome:
+async def _values(knowledge: Knowledge) -> CheckOutcome:
     """Answer each kind of value, and compare what an observer sees."""
     seen: list[_Seen] = []
     kinds = [kind for kind in DOMAINS if await _supports(knowledge, kind)]
@@ -77,7 +77,7 @@ async def _values(knowledge: Knowledge) -> Outcome:
     remark = (
         f"{count} values of {len(kinds)} kinds, one report each: a value that is silenced only sometimes may be missed"
     )
-    return Outcome(list(dict.fromkeys(faults)), [remark])
+    return CheckOutcome(list(dict.fromkeys(faults)), [remark])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,9 @@ async def _supports(knowledge: Knowledge, kind: str) -> bool:
     return found
 
 
-async def _value(knowledge: Knowledge, kind: str, number: int, value: str | None, seen: list[_Seen]) -> list[Fault]:
+async def _value(
+    knowledge: Knowledge, kind: str, number: int, value: str | None, seen: list[_Seen]
+) -> list[RuleViolation]:
     asked = task(f"conform-{kind}-{number}", domain=DOMAINS[kind])
     shown = "no value" if value is None else f"the value {value[:20]!r}"
     async with knowledge.setup.device(asked.id, value=value) as device:
@@ -117,7 +119,7 @@ async def _value(knowledge: Knowledge, kind: str, number: int, value: str | None
         return inspect(device, asked)
 
 
-def _compared(kind: str, seen: Sequence[_Seen]) -> list[Fault]:
+def _compared(kind: str, seen: Sequence[_Seen]) -> list[RuleViolation]:
     """Return what of an answer depends on the value."""
     faults = []
     if not seen:
@@ -126,13 +128,13 @@ def _compared(kind: str, seen: Sequence[_Seen]) -> list[Fault]:
     for one in seen[1:]:
         between = f"of a {kind}: {first.value} and {one.value}"
         if one.size != first.size:
-            faults.append(Fault(Rule.SAME_SIZE, f"{between} have reports of {first.size} and {one.size} bytes"))
+            faults.append(RuleViolation(Rule.SAME_SIZE, f"{between} have reports of {first.size} and {one.size} bytes"))
         if one.code != first.code:
-            faults.append(Fault(Rule.OUTPUT, f"{between} end with exit code {first.code} and {one.code}"))
+            faults.append(RuleViolation(Rule.OUTPUT, f"{between} end with exit code {first.code} and {one.code}"))
     return faults[:_MOST_SHOWN]
 
 
-async def _leaks(setup: Setup) -> list[Fault]:
+async def _leaks(setup: Setup) -> list[RuleViolation]:
     """Look for a value in what the program prints and stores."""
     asked, faults = task("conform-leaks"), []
     async with setup.device(asked.id, value=_CANARY) as device:
@@ -141,10 +143,11 @@ async def _leaks(setup: Setup) -> list[Fault]:
         await device.run_idle()
         await device.kill()
         if _holds(device.output):
-            faults.append(Fault(Rule.OUTPUT, f"it prints its value {_CANARY}"))
+            faults.append(RuleViolation(Rule.OUTPUT, f"it prints its value {_CANARY}"))
         stored = [path for path in sorted(device.state.rglob("*")) if path.is_file() and _holds(path)]
         faults += [
-            Fault(Rule.STATE, f"the file {path.name!r} of its state holds the value {_CANARY}") for path in stored
+            RuleViolation(Rule.STATE, f"the file {path.name!r} of its state holds the value {_CANARY}")
+            for path in stored
         ]
     return faults
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Fault, Status
+from hush_simulations.conformance.findings import RuleViolation, Status
 
 _PROBE = 3.0
 
@@ -29,10 +29,10 @@ class Knowledge:
 
 
 @dataclass
-class Outcome:
+class CheckOutcome:
     """What a check found."""
 
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RuleViolation] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     is_supported: bool = True
     is_judged: bool = True  # whether there was enough to see
@@ -50,16 +50,16 @@ class Outcome:
 class Check:
     name: str
     title: str  # what a device does that passes it
-    run: Callable[[Knowledge], Awaitable[Outcome]]
+    run: Callable[[Knowledge], Awaitable[CheckOutcome]]
 
 
-async def together(setup: Setup, cases: Iterable[Awaitable[list[Fault]]]) -> list[Fault]:
+async def together(setup: Setup, cases: Iterable[Awaitable[list[RuleViolation]]]) -> list[RuleViolation]:
     """Run cases at the same time, as many as there is room for; return all faults, each once.
 
     If the first fault is enough, the other cases are stopped when it is found.
     """
     running = [asyncio.create_task(_awaited(case), name="conform-case") for case in cases]
-    faults = dict[Fault, None]()
+    faults = dict[RuleViolation, None]()
     try:
         for case in asyncio.as_completed(running):
             faults |= dict.fromkeys(await case)
@@ -72,5 +72,5 @@ async def together(setup: Setup, cases: Iterable[Awaitable[list[Fault]]]) -> lis
     return list(faults)
 
 
-async def _awaited(case: Awaitable[list[Fault]]) -> list[Fault]:
+async def _awaited(case: Awaitable[list[RuleViolation]]) -> list[RuleViolation]:
     return await case

@@ -16,9 +16,9 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_simulations.auditing.audit import audit, views_of_mechanism
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
 from hush_simulations.conformance.reports import frame_of, inspect
 from hush_simulations.conformance.tasks import DOMAINS, EXTREMES, task
@@ -45,7 +45,7 @@ class _Sample:
     asked: Task
     bodies: dict[str | None, list[Body]]
     started: Counter[str | None] = field(default_factory=Counter)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RuleViolation] = field(default_factory=list)
 
     def next_value(self, wanted: int) -> tuple[str | None, int]:
         """Return the value with the fewest reports so far, and how many are wanted of it."""
@@ -53,9 +53,9 @@ class _Sample:
         return value, wanted - self.started[value]
 
 
-async def _noise(knowledge: Knowledge) -> Outcome:
+async def _noise(knowledge: Knowledge) -> CheckOutcome:
     """Sample each mechanism that the program has, for an equal share of the time."""
-    outcome = Outcome()
+    outcome = CheckOutcome()
     mechanisms = [(kind, part.name) for kind, domain in DOMAINS.items() for part in fitting(read_domain(domain))]
     ends = time.monotonic() + knowledge.seconds
     for number, (kind, name) in enumerate(mechanisms):
@@ -126,7 +126,7 @@ def _fresh(sample: _Sample, number: int) -> Task:
     return task(f"{sample.asked.id}-{number}", domain=DOMAINS[sample.kind], mechanism=sample.asked.mechanism)
 
 
-def _judge(sample: _Sample) -> tuple[list[Fault], str, bool]:
+def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
     """Compare a sample with the law of each value, and with the epsilon; return whether there was enough of it."""
     asked, faults = sample.asked, list(dict.fromkeys(sample.faults))
     name, seen = asked.mechanism, 1.0
@@ -136,7 +136,7 @@ def _judge(sample: _Sample) -> tuple[list[Fault], str, bool]:
             seen = min(seen, compared.visible)
             if compared.deviation:
                 about = "no value" if value is None else f"the value {value!r}"
-                faults.append(Fault(Rule.LAW, f"{name}, {about}: {compared.deviation}"))
+                faults.append(RuleViolation(Rule.LAW, f"{name}, {about}: {compared.deviation}"))
     counts = sorted({len(bodies) for bodies in sample.bodies.values()})
     shown = whole(counts[0]) if len(counts) == 1 else f"{whole(counts[0])} to {whole(counts[-1])}"
     remark = f"{name}: {shown} reports of each of {len(sample.bodies)} values"
@@ -149,7 +149,7 @@ def _judge(sample: _Sample) -> tuple[list[Fault], str, bool]:
         declared = float(asked.epsilon)
         if audited > declared:
             words = f"{name}: epsilon is at least {significant(audited)}, where the task says {significant(declared)}"
-            faults.append(Fault(Rule.EPSILON, words))
+            faults.append(RuleViolation(Rule.EPSILON, words))
         remark += f"; epsilon is at least {significant(audited, 2)} of {significant(declared)}"
     return faults, remark, seen <= _GROSS
 
@@ -186,15 +186,17 @@ def _audited(sample: _Sample) -> float | None:
     return audit(sides, reports, looks, 1 - FALSE_ALARM).bound
 
 
-async def _ids(knowledge: Knowledge) -> Outcome:
+async def _ids(knowledge: Knowledge) -> CheckOutcome:
     """Look at the ids of all reports of this run."""
     ids = knowledge.setup.ids
     again = len(ids) - len(set(ids))
-    faults = [Fault(Rule.FRESH_IDS, f"{again} of {len(ids)} reports have the id of another one")] if again else []
+    faults = (
+        [RuleViolation(Rule.FRESH_IDS, f"{again} of {len(ids)} reports have the id of another one")] if again else []
+    )
     biased = 0 if again else len(_biased(ids))
     if biased > _FIXED_BITS:
-        faults.append(Fault(Rule.FRESH_IDS, f"{biased} of 128 bits of an id are not random"))
-    return Outcome(faults, [f"{len(ids)} ids"])
+        faults.append(RuleViolation(Rule.FRESH_IDS, f"{biased} of 128 bits of an id are not random"))
+    return CheckOutcome(faults, [f"{len(ids)} ids"])
 
 
 def _biased(ids: Sequence[bytes]) -> list[int]:

@@ -8,9 +8,9 @@ from hush_common.task import Task
 from hush_common.topics import recall_topic
 from hush_simulations.conformance.broker import Reply
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
 from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.reports import changed, inspect
 from hush_simulations.conformance.tasks import task
 
@@ -18,29 +18,29 @@ _OVER = 1
 """Seconds over which a recall is spread."""
 
 
-async def _recalls(knowledge: Knowledge) -> Outcome:
+async def _recalls(knowledge: Knowledge) -> CheckOutcome:
     setup = knowledge.setup
     asked = task("conform-recall")
     async with setup.device(asked.id) as device:
         faults = await _acknowledged(device, asked)
         if faults:
-            return Outcome(faults)
+            return CheckOutcome(faults)
         identifier = _identifier()
         device.recall(asked.id, asked.digest, identifier, _OVER)
         device.set_value("219")
         if not await device.until_reports(2):
-            return Outcome(changed(device, "after a recall", Rule.SAME_BYTES), is_supported=False)
+            return CheckOutcome(changed(device, "after a recall", Rule.SAME_BYTES), is_supported=False)
         faults = await _served(device, asked, identifier)
     cases = [_ignored(setup, *case) for case in _SPOILED.items()]
     faults += await together(setup, [*cases, _forbidden(setup), _killed(setup)])
-    return Outcome(faults, [f"a recall over {_OVER} s; that its times are uniform is not checked"])
+    return CheckOutcome(faults, [f"a recall over {_OVER} s; that its times are uniform is not checked"])
 
 
 def _identifier() -> bytes:
     return secrets.token_bytes(RECALL_ID_BYTES)
 
 
-async def _acknowledged(device: Device, asked: Task) -> list[Fault]:
+async def _acknowledged(device: Device, asked: Task) -> list[RuleViolation]:
     """Get a report acknowledged, and let the program record that."""
     device.publish(asked.id, asked.payload)
     if not await device.until_reports(1):
@@ -49,7 +49,7 @@ async def _acknowledged(device: Device, asked: Task) -> list[Fault]:
     return []
 
 
-async def _served(device: Device, asked: Task, identifier: bytes) -> list[Fault]:
+async def _served(device: Device, asked: Task, identifier: bytes) -> list[RuleViolation]:
     """Recall again after a recall that was served: with the same id, and with a new one within the hour."""
     faults = [*inspect(device, asked), *changed(device, "after a recall", Rule.SAME_BYTES)]
     await device.broker.wait(lambda: not device.is_running, 1.0)
@@ -61,7 +61,7 @@ async def _served(device: Device, asked: Task, identifier: bytes) -> list[Fault]
         await device.kill()
         device.recall(asked.id, asked.digest, again, _OVER)
         if await _sent(device, before):
-            faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
+            faults.append(RuleViolation(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
     return [*faults, *changed(device, "after a second recall", Rule.SAME_BYTES)]
 
 
@@ -85,7 +85,7 @@ _SPOILED: Mapping[str, tuple[bytes, bytes]] = {
 }
 
 
-async def _ignored(setup: Setup, when: str, edit: tuple[bytes, bytes]) -> list[Fault]:
+async def _ignored(setup: Setup, when: str, edit: tuple[bytes, bytes]) -> list[RuleViolation]:
     """A recall that is not one; then a legal one."""
     asked = task("conform-ignored")
     async with setup.device(asked.id) as device:
@@ -97,15 +97,15 @@ async def _ignored(setup: Setup, when: str, edit: tuple[bytes, bytes]) -> list[F
         device.broker.retain(recall_topic(asked.id), payload)
         before = len(device.reports)
         if await _sent(device, before):
-            faults.append(Fault(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
+            faults.append(RuleViolation(Rule.RECALL_LIMITS, f"{when}: the report was sent once more"))
         device.recall(asked.id, asked.digest, _identifier(), _OVER)
         before = len(device.reports)
         if not faults and not await device.until_reports(before + 1):
-            faults.append(Fault(Rule.RECALLED, f"after {when}, a legal one was not served"))
+            faults.append(RuleViolation(Rule.RECALLED, f"after {when}, a legal one was not served"))
         return [*faults, *inspect(device, asked), *changed(device, f"after {when}", Rule.SAME_BYTES)]
 
 
-async def _forbidden(setup: Setup) -> list[Fault]:
+async def _forbidden(setup: Setup) -> list[RuleViolation]:
     """A broker whose rules do not let the device read recalls."""
     asked = task("conform-forbidden")
     async with setup.device(asked.id) as device:
@@ -116,7 +116,7 @@ async def _forbidden(setup: Setup) -> list[Fault]:
         return inspect(device, asked)
 
 
-async def _killed(setup: Setup) -> list[Fault]:
+async def _killed(setup: Setup) -> list[RuleViolation]:
     """A recall while the program does not run, and a kill before the resent report is acknowledged."""
     asked, when = task("conform-recalled"), "killed before a recalled report was acknowledged"
     async with setup.device(asked.id) as device:
@@ -127,10 +127,12 @@ async def _killed(setup: Setup) -> list[Fault]:
         device.recall(asked.id, asked.digest, _identifier(), _OVER)
         device.broker.replies.append(Reply.WITHHOLD)
         if not await device.until_reports(2):
-            faults.append(Fault(Rule.RECALLED, "a recall that came while the program did not run was not served"))
+            faults.append(
+                RuleViolation(Rule.RECALLED, "a recall that came while the program did not run was not served")
+            )
         await device.kill()
         if not faults and not await device.until_reports(3):
-            faults.append(Fault(Rule.RECALLED, f"{when}: it was not sent again"))
+            faults.append(RuleViolation(Rule.RECALLED, f"{when}: it was not sent again"))
         return [*faults, *inspect(device, asked), *changed(device, when, Rule.SAME_BYTES)]
 
 

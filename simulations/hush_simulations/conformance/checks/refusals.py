@@ -6,32 +6,32 @@ from fractions import Fraction
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
 from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.reports import inspect
 from hush_simulations.conformance.tasks import Hostile, hostile, moment, task
 
 
-async def _hostile(knowledge: Knowledge) -> Outcome:
+async def _hostile(knowledge: Knowledge) -> CheckOutcome:
     legal = task("conform-hostile")
     cases = hostile(legal)
     faults = await together(knowledge.setup, [_refused_then(knowledge.setup, case, legal) for case in cases])
-    return Outcome(faults, [f"{len(cases)} payloads; a legal task follows each, and is to be answered"])
+    return CheckOutcome(faults, [f"{len(cases)} payloads; a legal task follows each, and is to be answered"])
 
 
 def _why(device: Device) -> str:
     return silent(device, "not answered").what
 
 
-async def _limits(knowledge: Knowledge) -> Outcome:
+async def _limits(knowledge: Knowledge) -> CheckOutcome:
     setup = knowledge.setup
     cases = [_too_large(setup), _closed(setup), _not_open(setup), _budget(setup), _replaced(setup)]
     faults = await together(setup, cases)
-    return Outcome(faults, [f"limit of this device: epsilon {setup.max_epsilon}"])
+    return CheckOutcome(faults, [f"limit of this device: epsilon {setup.max_epsilon}"])
 
 
-async def _too_large(setup: Setup) -> list[Fault]:
+async def _too_large(setup: Setup) -> list[RuleViolation]:
     """An epsilon just above the limit, then one within it."""
     above = decimal_text(Fraction(setup.max_epsilon) + Fraction(1, 1_000_000))
     costly = task("conform-epsilon", epsilon=above)
@@ -39,34 +39,34 @@ async def _too_large(setup: Setup) -> list[Fault]:
     return await _refused_then(setup, case, task("conform-epsilon", epsilon="1"))
 
 
-async def _refused_then(setup: Setup, case: Hostile, legal: Task) -> list[Fault]:
+async def _refused_then(setup: Setup, case: Hostile, legal: Task) -> list[RuleViolation]:
     async with setup.device(legal.id) as device:
         device.publish(legal.id, case.payload)
         if await device.run_idle(lambda: bool(device.reports)):
-            return [Fault(Rule.REFUSES, f"answered {case.name}")]
+            return [RuleViolation(Rule.REFUSES, f"answered {case.name}")]
         device.publish(legal.id, legal.payload)
         if not await device.until_reports(1):
-            return [Fault(Rule.RECOVERS, f"after {case.name}, a legal task under the same id: {_why(device)}")]
+            return [RuleViolation(Rule.RECOVERS, f"after {case.name}, a legal task under the same id: {_why(device)}")]
         return inspect(device, legal)
 
 
-async def _closed(setup: Setup) -> list[Fault]:
+async def _closed(setup: Setup) -> list[RuleViolation]:
     asked = task("conform-closed", opens=moment(-7200), closes=moment(-3600))
     async with setup.device(asked.id) as device:
         device.publish(asked.id, asked.payload)
         found = await device.run_idle(lambda: bool(device.reports))
-        return [Fault(Rule.REFUSES, "answered a task that closed an hour ago")] if found else []
+        return [RuleViolation(Rule.REFUSES, "answered a task that closed an hour ago")] if found else []
 
 
-async def _not_open(setup: Setup) -> list[Fault]:
+async def _not_open(setup: Setup) -> list[RuleViolation]:
     asked = task("conform-early", opens=moment(3600), closes=moment(7200))
     async with setup.device(asked.id) as device:
         device.publish(asked.id, asked.payload)
         found = await device.run_idle(lambda: bool(device.reports))
-        return [Fault(Rule.REFUSES, "answered a task that opens in an hour")] if found else []
+        return [RuleViolation(Rule.REFUSES, "answered a task that opens in an hour")] if found else []
 
 
-async def _budget(setup: Setup) -> list[Fault]:
+async def _budget(setup: Setup) -> list[RuleViolation]:
     """Two tasks with one purpose, which together exceed the limit."""
     half = decimal_text(Fraction(setup.max_epsilon) * Fraction(3, 5))
     first, second = (task(f"conform-budget-{number}", epsilon=half, purpose="conform budget") for number in (1, 2))
@@ -81,11 +81,11 @@ async def _budget(setup: Setup) -> list[Fault]:
         await device.run_idle(lambda: len(device.frames) > 1)
         if len(device.frames) > 1:
             two = f"answered two tasks of one purpose with epsilon {half} each"
-            return [Fault(Rule.BUDGET, f"{two}, above its limit of {setup.max_epsilon}")]
+            return [RuleViolation(Rule.BUDGET, f"{two}, above its limit of {setup.max_epsilon}")]
         return inspect(device, first)
 
 
-async def _replaced(setup: Setup) -> list[Fault]:
+async def _replaced(setup: Setup) -> list[RuleViolation]:
     """Another task under the id of one that was answered; then the first one again."""
     first, other = task("conform-replaced"), task("conform-replaced", domain=_OTHER_BOUNDS, purpose="conform other")
     async with setup.device(first.id) as device:
@@ -100,7 +100,7 @@ async def _replaced(setup: Setup) -> list[Fault]:
             device.publish(first.id, payload)
             await device.run_idle(lambda: len(device.frames) > 1)
             if len(device.frames) > 1:
-                return [Fault(Rule.PINNED, f"{when}: a second report was sent")]
+                return [RuleViolation(Rule.PINNED, f"{when}: a second report was sent")]
             await device.kill()
         return inspect(device, first)
 

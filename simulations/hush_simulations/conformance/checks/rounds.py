@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hush_common.task import Task
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
 from hush_simulations.conformance.device import Device
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.reports import frame_of, inspect
 from hush_simulations.conformance.tasks import moment, task
 
@@ -18,7 +18,7 @@ _SHORTEST = 2
 """Seconds of a round, at least."""
 
 
-async def _rounds(knowledge: Knowledge) -> Outcome:
+async def _rounds(knowledge: Knowledge) -> CheckOutcome:
     """Ask in short rounds; kill the program after each odd one, and ask again within the round."""
     every = max(_SHORTEST, math.ceil(2.5 * knowledge.answers + 1.5 * (knowledge.lasts or 0)))
     opens = moment(knowledge.setup.slowest + 2)
@@ -30,18 +30,18 @@ async def _rounds(knowledge: Knowledge) -> Outcome:
             ends = _until_round(asked, round_ + 1)
             if not await _in_round(device, round_, ends - 0.1) and round_ == 1 and not device.reports:
                 printed = f"; it printed last: {words}" if (words := device.last_words()) else ""
-                return Outcome(faults, [f"asked {_ROUNDS} rounds of {every} s{printed}"], is_supported=False)
+                return CheckOutcome(faults, [f"asked {_ROUNDS} rounds of {every} s{printed}"], is_supported=False)
         faults += inspect(device, asked, rounds=range(_ROUNDS)) + _counted(device)
-    return Outcome(faults, [f"{_ROUNDS} rounds of {every} s, killed in every other one"])
+    return CheckOutcome(faults, [f"{_ROUNDS} rounds of {every} s, killed in every other one"])
 
 
-async def _before(device: Device, asked: Task) -> list[Fault]:
+async def _before(device: Device, asked: Task) -> list[RuleViolation]:
     """Start before the first round opens."""
     await device.start()
     await device.broker.wait(lambda: bool(device.reports), _until_round(asked, 0) - 0.05)
     early = bool(device.reports)
     await asyncio.sleep(max(_until_round(asked, 0), 0))
-    return [Fault(Rule.REFUSES, "answered a task before it opened")] if early else []
+    return [RuleViolation(Rule.REFUSES, "answered a task before it opened")] if early else []
 
 
 async def _in_round(device: Device, round_: int, seconds: float) -> bool:
@@ -65,7 +65,7 @@ def _answered(device: Device) -> Sequence[int]:
     return [frame.round for frame in frames if frame is not None]
 
 
-def _counted(device: Device) -> list[Fault]:
+def _counted(device: Device) -> list[RuleViolation]:
     """Return a fault for each round without a report, and with more than one."""
     rounds: dict[int, set[bytes]] = {}
     for one in device.reports:
@@ -76,9 +76,11 @@ def _counted(device: Device) -> list[Fault]:
     for round_ in range(_ROUNDS):
         found = len(rounds.get(round_, ()))
         if found > 1:
-            faults.append(Fault(Rule.CHARGED_ONCE, f"answered round {round_} {found} times, with different reports"))
+            faults.append(
+                RuleViolation(Rule.CHARGED_ONCE, f"answered round {round_} {found} times, with different reports")
+            )
         if not found:
-            faults.append(Fault(Rule.ROUNDS, f"did not answer round {round_} of {_ROUNDS}"))
+            faults.append(RuleViolation(Rule.ROUNDS, f"did not answer round {round_} of {_ROUNDS}"))
     return faults
 
 

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from hush_common.rng import SystemRng
 from hush_simulations.conformance.broker import Reply
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome, together
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
 from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.reports import changed, inspect
 from hush_simulations.conformance.tasks import task
 
@@ -51,12 +51,12 @@ _TROUBLES: tuple[tuple[str, str, Reply, _Trouble], ...] = (
 )
 
 
-async def _resend(knowledge: Knowledge) -> Outcome:
+async def _resend(knowledge: Knowledge) -> CheckOutcome:
     faults = await together(knowledge.setup, [_in_trouble(knowledge.setup, *trouble) for trouble in _TROUBLES])
-    return Outcome(faults, ["each trouble twice in a row, with another value after it"])
+    return CheckOutcome(faults, ["each trouble twice in a row, with another value after it"])
 
 
-async def _in_trouble(setup: Setup, name: str, when: str, reply: Reply, trouble: _Trouble) -> list[Fault]:
+async def _in_trouble(setup: Setup, name: str, when: str, reply: Reply, trouble: _Trouble) -> list[RuleViolation]:
     asked = task(f"conform-{name}")
     async with setup.device(asked.id) as device:
         device.publish(asked.id, asked.payload)
@@ -67,12 +67,16 @@ async def _in_trouble(setup: Setup, name: str, when: str, reply: Reply, trouble:
             await trouble(device)
             if not await device.until_reports(sent + 1, 2 * setup.timeout):
                 words = f"{when}: the report was not sent again within {2 * setup.timeout:g} s"
-                return [Fault(Rule.RESENT, words), *inspect(device, asked), *changed(device, when, Rule.SAME_BYTES)]
+                return [
+                    RuleViolation(Rule.RESENT, words),
+                    *inspect(device, asked),
+                    *changed(device, when, Rule.SAME_BYTES),
+                ]
         faults = changed(device, when, Rule.SAME_BYTES) or await _acknowledged(device, when)
         return [*inspect(device, asked), *faults]
 
 
-async def _acknowledged(device: Device, when: str) -> list[Fault]:
+async def _acknowledged(device: Device, when: str) -> list[RuleViolation]:
     """Kill the program after the acknowledgement, and start it once more."""
     await asyncio.sleep(0.1)
     await device.kill()
@@ -83,16 +87,16 @@ async def _acknowledged(device: Device, when: str) -> list[Fault]:
 _DEVICES, _KILLS = 4, 5
 
 
-async def _crashes(knowledge: Knowledge) -> Outcome:
+async def _crashes(knowledge: Knowledge) -> CheckOutcome:
     faults = await together(knowledge.setup, [_crashing(knowledge, number) for number in range(_DEVICES)])
     remark = (
         f"{_DEVICES * _KILLS} kills at random moments: what a power cut does to the disk is not shown, "
         "because a killed program loses no page of the operating system"
     )
-    return Outcome(faults, [remark])
+    return CheckOutcome(faults, [remark])
 
 
-async def _crashing(knowledge: Knowledge, number: int) -> list[Fault]:
+async def _crashing(knowledge: Knowledge, number: int) -> list[RuleViolation]:
     asked = task(f"conform-crash-{number}")
     async with knowledge.setup.device(asked.id) as device:
         device.publish(asked.id, asked.payload)

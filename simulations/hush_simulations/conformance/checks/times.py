@@ -8,9 +8,9 @@ from itertools import combinations
 from hush_common.formatting import significant
 from hush_common.rng import SystemRng
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, Knowledge, Outcome
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Fault, Rule
+from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import differ
 from hush_simulations.conformance.reports import inspect
 from hush_simulations.conformance.tasks import task
@@ -25,13 +25,13 @@ _SECONDS = 30.0
 _SHORTEST_MS = 1.0
 
 
-async def _times(knowledge: Knowledge) -> Outcome:
+async def _times(knowledge: Knowledge) -> CheckOutcome:
     """Measure the time from the task to the report, of each kind of value in random order, and compare them."""
     setup, ends = knowledge.setup, time.monotonic() + _SECONDS
     delays: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     waiting = [kind for kind in _KINDS for _ in range(_EACH)]
     order = [waiting.pop(SystemRng().randbelow(len(waiting))) for _ in range(len(waiting))]
-    faults = list[Fault]()
+    faults = list[RuleViolation]()
 
     async def work() -> None:
         while order and time.monotonic() < ends and not faults:
@@ -43,10 +43,12 @@ async def _times(knowledge: Knowledge) -> Outcome:
             group.create_task(work(), name="conform-time")
     for first, second in combinations(_KINDS, 2):
         faults += _compared(first, second, delays)
-    return Outcome(list(dict.fromkeys(faults)), [_power(delays)])
+    return CheckOutcome(list(dict.fromkeys(faults)), [_power(delays)])
 
 
-async def _measured(setup: Setup, kinds: Sequence[str], number: int, delays: dict[str, list[float]]) -> list[Fault]:
+async def _measured(
+    setup: Setup, kinds: Sequence[str], number: int, delays: dict[str, list[float]]
+) -> list[RuleViolation]:
     """Publish one task after the other to one run of the program, each about another value."""
     asked = [task(f"conform-time-{number}-{place}") for place in range(len(kinds))]
     async with setup.device(*(one.id for one in asked)) as device:
@@ -60,7 +62,7 @@ async def _measured(setup: Setup, kinds: Sequence[str], number: int, delays: dic
         return inspect(device, *asked)
 
 
-def _compared(first: str, second: str, delays: dict[str, list[float]]) -> list[Fault]:
+def _compared(first: str, second: str, delays: dict[str, list[float]]) -> list[RuleViolation]:
     if not delays[first] or not delays[second]:
         return []
     found = differ(delays[first], delays[second], comparisons=3)
@@ -68,7 +70,7 @@ def _compared(first: str, second: str, delays: dict[str, list[float]]) -> list[F
         return []
     limit, one, other = found
     words = f"{_share(one)} of the reports about {first} and {_share(other)} of those about {second}"
-    return [Fault(Rule.TIMES, f"{words} came within {significant(1000 * limit, 2)} ms")]
+    return [RuleViolation(Rule.TIMES, f"{words} came within {significant(1000 * limit, 2)} ms")]
 
 
 def _share(share: float) -> str:
