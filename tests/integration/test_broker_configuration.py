@@ -199,16 +199,18 @@ async def test_nobody_comes_in_without_a_password_of_their_own(
 
 def test_it_speaks_tls_alone(broker: Hardened) -> None:
     listening = [line for line in (broker.home / "mosquitto.conf").read_text().splitlines() if "listener" in line]
-    assert listening[1:] == [f"listener {broker.port} {HOST}"]  # the first is a comment
+    ports = broker.port, broker.websockets
+    assert listening[1:] == [f"listener {port} {HOST}" for port in ports]  # the first is a comment
     connect = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04evil"
-    with socket.create_connection((HOST, broker.port), 5) as plain:
-        plain.settimeout(5)
-        plain.sendall(connect)
-        with suppress(ConnectionResetError):
-            assert not plain.recv(4).startswith(b"\x20")  # no welcome: an alert of TLS, or an end
-    old = ["openssl", "s_client", "-connect", f"{HOST}:{broker.port}", "-tls1_1"]
-    refused = subprocess.run(old, input=b"", capture_output=True, timeout=20, check=False)
-    assert b"Cipher is (NONE)" in refused.stdout
+    for port in ports:
+        with socket.create_connection((HOST, port), 5) as plain:
+            plain.settimeout(5)
+            plain.sendall(connect)
+            with suppress(ConnectionResetError):
+                assert not plain.recv(4).startswith(b"\x20")  # no welcome: an alert of TLS, or an end
+        old = ["openssl", "s_client", "-connect", f"{HOST}:{port}", "-tls1_1"]
+        refused = subprocess.run(old, input=b"", capture_output=True, timeout=20, check=False)
+        assert b"Cipher is (NONE)" in refused.stdout
 
 
 async def test_the_longest_frame_of_a_gateway_passes_and_what_is_longer_ends_the_connection(broker: Hardened) -> None:
