@@ -79,7 +79,12 @@ async def checked(directory: Path, order: Order, fault: str = "", *, stops: bool
     return await conform(setup, order, lambda *_: None)
 
 
-@pytest.mark.parametrize("check", PLANTED)
+LONG = {"noise": [pytest.mark.soak]}
+"""The law of the noise takes minutes where other work takes the processor, too."""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("check", [pytest.param(check, marks=LONG.get(check, [])) for check in PLANTED])
 async def test_a_check_finds_its_faults(check: str, tmp_path: Path) -> None:
     faults, order = PLANTED[check], Order((check,), samples=480, seconds=300)
     found = await asyncio.gather(*(checked(tmp_path, order, fault) for fault in faults))
@@ -88,7 +93,7 @@ async def test_a_check_finds_its_faults(check: str, tmp_path: Path) -> None:
         assert rule in {broken.rule.name.lower() for broken in one.faults}, (fault, one.faults)
 
 
-@pytest.mark.outside
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 async def test_a_correct_device_passes(tmp_path: Path) -> None:
     found = await checked(tmp_path, Order(samples=96, seconds=300), stops=False)
@@ -188,7 +193,7 @@ def test_a_command_that_cannot_be_started_is_named_without_its_arguments() -> No
     assert "'./no-such-program' cannot be started (No such file or directory)" in ended.stderr
 
 
-@pytest.mark.outside
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", fleet.LANGUAGES)
 def test_a_device_of_ours_conforms(language: str, tmp_path: Path) -> None:
