@@ -83,7 +83,7 @@ def kept(out: Path) -> set[str]:
 
 @pytest.mark.parametrize("workers", ["2", pytest.param("1", marks=pytest.mark.soak)])
 def test_while_devices_are_drawn_those_that_were_drawn_are_shown_and_kept(tmp_path: Path, workers: str) -> None:
-    ended = stopped("drawing", tmp_path, "heights", "--clients", "50000000", "--workers", workers, "--seed", "1")
+    ended = stopped("drawing", tmp_path, "heights", "--clients", "50000000", "--draw", "devices", "--workers", workers)
     assert ended.returncode == 130, ended.stderr
     assert "hush: interrupted" in ended.stderr
     assert "estimate" in ended.stdout
