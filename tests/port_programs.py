@@ -72,8 +72,8 @@ class Port:
     is_slow: bool = False
 
     def share(self, count: int) -> int:
-        """How many of `count` inputs this port gets: a slow one a fifth, for `cpython` runs all with the same file."""
-        return count // 5 if self.is_slow else count
+        """How many of `count` inputs this port gets: a slow one a twentieth, for `cpython` runs all with the same file."""
+        return count // 20 if self.is_slow else count
 
     def ask(self, orders: Sequence[str], script: Path | None = None) -> list[str]:
         """The outcome of each order; `sample` takes its random bytes from `script`."""

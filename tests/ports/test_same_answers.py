@@ -51,6 +51,7 @@ def known() -> Known:
         return Known(asked, [reference(case, patch) for case in asked])
 
 
+@pytest.mark.timeout(600)  # MicroPython in node has all vectors to make, too
 def test_every_port_makes_the_report_of_the_python_client(port: Port, known: Known) -> None:
     few = known.first(port.share(CASES))
     for case, outcome, right in zip(few.cases, port.ask(few.orders), few.outcomes, strict=True):
