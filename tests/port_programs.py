@@ -72,7 +72,7 @@ class Port:
     is_slow: bool = False
 
     def share(self, count: int) -> int:
-        """How many of `count` inputs this port gets: a slow one a twentieth, for `cpython` runs all with the same file."""
+        """How many of `count` inputs this port gets: a slow one a twentieth: `cpython` runs all with the same file."""
         return count // 20 if self.is_slow else count
 
     def ask(self, orders: Sequence[str], script: Path | None = None) -> list[str]:
