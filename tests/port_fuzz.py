@@ -55,8 +55,10 @@ class Drawn:
 
 
 def drawn(seed: int) -> Iterator[Drawn]:
-    """Payloads without end, the same for a seed."""
+    """Payloads without end, the same for a seed; first those that chance seldom makes."""
     source = random.Random(seed)  # noqa: S311 - a test wants the same tasks every time
+    for text in _RARE:
+        yield Drawn(text.encode(), "0.5", some_bytes(source, _FURTHER[0]))
     while True:
         task = some_task(source) if source.random() < 0.8 else source.choice(_FURTHER)
         fields = _fields(json.loads(task.payload))
@@ -95,6 +97,14 @@ _KINDS: list[dict[str, object]] = [
 ]
 _FURTHER: list[Task] = [make_task({"id": "a", "epsilon": "1"} | further) for further in _KINDS]
 """Of what the other mechanisms, domains and fields have, and times of which some are not now."""
+
+
+_PLAIN = """{"id":"a","epsilon":"1","mechanism":"laplace","rounds":1,\
+"domain":{"kind":"number","lower":0,"upper":1,"outside":"clamp"}%s}"""
+_RARE = [
+    _PLAIN % more for more in (',"offers":[]', ',"size":[]', ',"levels":[]', r',"title":"a\/b"', r',"title":"a\\/b"')
+]
+"""An empty list, which only the Python client accepts, and an escape that no reader accepts."""
 
 
 def _fields(document: dict[str, Any]) -> Fields:
