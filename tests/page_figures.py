@@ -70,7 +70,8 @@ def agree(figures: Sequence[Figure], document: Mapping[str, object], scale: int)
             continue
         assert isinstance(there, int | float), figure
         assert float(figure.value) == there, figure
-        shown = Decimal(figure.text.replace(" ", ""))
+        assert "-" not in figure.text, figure  # a minus sign for people
+        shown = Decimal(figure.text.replace(" ", "").replace("\N{MINUS SIGN}", "-"))
         exponent = shown.as_tuple().exponent
         assert isinstance(exponent, int)
         times = 1 if isinstance(there, int) else scale

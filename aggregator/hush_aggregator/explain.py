@@ -125,7 +125,8 @@ def retention_rule(task: Task) -> str:
 
 
 _CONFIDENCE = 0.95
-_PEOPLE = (100, 1_000, 10_000)
+PEOPLE = (100, 1_000, 10_000)
+"""How many people an expected error is stated for."""
 
 
 def warnings(task: Task, now: datetime) -> Iterator[str]:
@@ -181,7 +182,7 @@ def meaning(task: Task) -> dict[str, Any]:
         "posterior": posterior(task.epsilon),
         "posterior_per_round": posterior(task.epsilon_per_round),
         "weak": task.epsilon > WEAK_ABOVE,
-        "expected_error": {str(people): expected_error(task, people) for people in _PEOPLE},
+        "expected_error": {str(people): expected_error(task, people) for people in PEOPLE},
         "expected_error_is": "95 %, one round, noise of the mechanism alone, normal approximation",
     }
     refusals = refusals_of(task)
@@ -220,7 +221,7 @@ def blocks(task: Task) -> Iterator[Renderable]:
     yield Sentence("")
     confidence = f"{exact(_CONFIDENCE, scale=100)} %"
     yield Sentence(f"Error to expect in the mean ({confidence}, one round; noise alone, normal approximation):")
-    amounts = [(people, *_amount(task, expected_error(task, people))) for people in _PEOPLE]
+    amounts = [(people, *expected_words(task, people)) for people in PEOPLE]
     columns = [Column("people", right=True), Column("error", right=True)]
     columns += [Column("of the range", right=True)] if amounts[0][2] else []
     yield Table(columns, [Row([whole(people), *filter(None, words)]) for people, *words in amounts])
@@ -267,8 +268,9 @@ def _step(task: Task) -> str:
     return "" if step is None else f"{significant(step)} {task.unit}".rstrip()
 
 
-def _amount(task: Task, error: float) -> tuple[str, str]:
-    """An error, and of a number also as a share of its range."""
+def expected_words(task: Task, people: int) -> tuple[str, str]:
+    """The expected error with its unit, "± 8.8 cm"; of a number also as a share of its range."""
+    error = expected_error(task, people)
     if task.domain.is_share:
         return f"± {significant(error, scale=100)} points", ""
     if task.domain.parts_field:

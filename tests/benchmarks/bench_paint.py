@@ -25,6 +25,7 @@ from hush_common.rng import SystemRng
 from hush_common.task import make_task
 
 TIMES = 9
+STARTS = 5
 REPORTS = 500
 DOMAINS: tuple[dict[str, object], ...] = (
     {"kind": "number", "lower": 0, "upper": 100, "unit": "cm"},
@@ -91,9 +92,11 @@ def main() -> None:
         folder = Path(scratch)
         fill(folder / "store", tasks)
         command = ["http", "--store", str(folder / "store")]
-        print(f"{tasks} tasks, {REPORTS} reports each; the median of {TIMES}, and the range")
+        print(
+            f"{tasks} tasks, {REPORTS} reports each; the median of {TIMES} ({STARTS} of a fresh service), and the range"
+        )
         fresh = []
-        for _ in range(TIMES):
+        for _ in range(STARTS):
             with running(folder, command) as service:
                 fresh.append(paint(browser, service))
         with running(folder, command) as service:
@@ -103,6 +106,10 @@ def main() -> None:
         report("fresh", fresh)
         report("warm", [warm for warm, _ in pairs])
         report("one line", [line for _, line in pairs])
+        ratios = sorted(warm.first / line.first for warm, line in pairs)
+        print(
+            f"warm over one line: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f}), pair by pair"
+        )
 
 
 if __name__ == "__main__":

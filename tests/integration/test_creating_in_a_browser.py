@@ -181,10 +181,15 @@ def test_the_keyboard_alone_corrects_every_error_and_nobody_is_shut_out(
         _look(page)
 
 
+LEFT_ENDS = """() => [...document.querySelectorAll("#draft > *")].filter(one => one.checkVisibility())
+    .map(one => one.getBoundingClientRect().left)"""
+
+
 def _look(page: Page) -> None:
     for width in (320, 390, 768, 1440):
         page.set_viewport_size({"width": width, "height": 700})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert len(set(page.evaluate(LEFT_ENDS))) == 1  # one field below the other
     found = Axe().run(page)
     assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": 320, "height": 700})

@@ -1,5 +1,6 @@
 """The form for a task: every error next to its field, a label before anything is stored, and nobody without a token."""
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ import httpx
 import pytest
 from http_world import BEARER, HEIGHTS, TOKEN, asked, make_store, writable
 
+from hush_aggregator.explain import expected_words
 from hush_aggregator.http.audit import AuditLog
 from hush_aggregator.http.page.draft import FIELDS, check_draft, read_form
 from hush_aggregator.http.service import Service, Token
@@ -166,6 +168,37 @@ async def test_a_preview_has_the_label_and_the_bytes_of_the_task_and_stores_noth
         assert given.json()["digest"] == task.digest.hex()
         assert label_of((await client.get("/tasks/weights")).text) == before
         assert [json.loads(line)["status"] for line in log.read_text().splitlines()] == ["asked", "ok"]
+
+
+async def test_a_preview_has_the_error_to_expect_for_each_kind_and_for_all_that_are_asked(tmp_path: Path) -> None:
+    asked_for = {**NUMBER, "unit": "<kg>", "enrolled": "2500"}
+    share = {
+        "kind": "bit",
+        "id": "yes",
+        "epsilon": "1",
+        "rounds": "2",
+        "round_every": "1d",
+        "opens": "2026-01-01T00:00",
+    }
+    vector = {"kind": "vector", "id": "air", "epsilon": "1", "coordinates": "x, 0, 1\ny, 0, 5"}
+    async with asked(writable(make_store(tmp_path / "store"))) as client:
+        number, bit, several = [expected_of((await preview(client, one)).text) for one in (asked_for, share, vector)]
+    task = check_draft(asked_for).task
+    assert task is not None
+    rows = [f"{people} {expected_words(task, people)[0]}" for people in (100, 1000, 2500, 10000)]
+    shown = ["100", "1 000", "2 500 all that are asked", "10 000"]
+    assert number.split(" Expected error ")[1].startswith(
+        " ".join(f"{word} {row.partition(' ')[2]}" for word, row in zip(shown, rows, strict=True))
+    )
+    assert "± 19.3 <kg>" in number  # with 1 000
+    assert "points" in bit
+    assert "share of those who answered in 95 of 100 cases, in each round." in bit
+    assert "% of the range of each number" in several
+
+
+def expected_of(page: str) -> str:
+    start = page.index('<div class="card" id="expected">')
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page[start : page.index("</div>", start)])).split())
 
 
 def label_of(page: str) -> str:

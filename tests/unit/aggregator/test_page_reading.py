@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +22,7 @@ from hush_aggregator.store import SqliteReader, SqliteStore
 from hush_aggregator.store.base import TaskState
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
+from hush_common.wire import Refusal
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 ROUNDS = {"rounds": 40, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
@@ -48,6 +49,8 @@ async def statements(path: Path, tasks: int) -> list[str]:
     asked: list[str] = []
     async with views(path) as there:
         await there.some(TaskSearch(), NOW)
+        with SqliteStore(path) as store:
+            store.commit([], {("t000", Refusal.DUPLICATE): 1})
         await there.reading.run(lambda store: cast("SqliteReader", store)._connection.set_trace_callback(asked.append))
         await there.some(TaskSearch(), NOW)
     return asked
@@ -65,7 +68,35 @@ async def test_what_is_asked_of_the_store_does_not_grow_with_the_tasks_and_is_fo
         ]
     assert plans
     scans = {plan for plan in plans if plan.startswith("SCAN")}
-    assert scans <= {"SCAN task", "SCAN broker", "SCAN CONSTANT ROW"}  # the list of tasks once; one row
+    assert scans <= {"SCAN task", "SCAN broker", "SCAN identity", "SCAN CONSTANT ROW"}  # the list once; one row
+
+
+async def test_a_list_is_read_once_until_the_store_changes_or_a_task_closes(tmp_path: Path) -> None:
+    closing = make_task({"id": "c", "epsilon": "1", "domain": {"kind": "bit"}, "closes": "2026-06-01T00:00:30Z"})
+    with SqliteStore(tmp_path / "store") as store:
+        for task in (*bits(3), closing):
+            store.add_task(task)
+            page_tasks.count(store, task, [True] * 3)
+    asked: list[str] = []
+
+    async def read(seconds: int) -> tuple[bool, int, bool]:
+        """Whether the tasks were read; reports of the first one, and whether the closing one is over."""
+        asked.clear()
+        found = (await there.some(TaskSearch(), NOW + timedelta(seconds=seconds))).views
+        by_id = {view.task.id: view for view in found}
+        is_read = any("FROM task ORDER BY id" in " ".join(one.split()) for one in asked)
+        return is_read, by_id["t000"].n, by_id["c"].status is TaskStatus.CLOSING
+
+    async with views(tmp_path / "store") as there:
+        await there.reading.run(lambda store: cast("SqliteReader", store)._connection.set_trace_callback(asked.append))
+        assert await read(0) == (True, 3, False)
+        assert await read(29) == (False, 3, False)
+        assert await read(30) == (True, 3, True)
+        assert await read(31) == (False, 3, True)
+        assert await read(2) == (True, 3, False)  # the clock was put back
+        with SqliteStore(tmp_path / "store") as store:
+            page_tasks.count(store, bits(1)[0], [True] * 4)
+        assert await read(3) == (True, 7, False)
 
 
 async def test_pages_have_all_tasks_once_and_those_that_are_over_come_last(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_the_chart_has_a_point_at_the_time_of_each_step_and_its_labels_are_times
     steps = [step(timedelta(hours=5), 100), step(timedelta(hours=2), 300), step(timedelta(hours=0), 1000)]
     course = TimeCourse.of(shown(steps))
     assert course is not None
-    assert course.chart.across == ["11:00", "12:00", "13:00", "14:00", "15:00"]
-    places = [x for x, _ in course.chart.line]
+    assert course.chart.across == ["11:00\n10 Jun", "12:00", "13:00", "14:00", "15:00"]
+    places = [x for x, _ in course.chart.points]
     assert places == pytest.approx([0, 600, 5 * 200 * (4 + 40 / 60) / 5], abs=0.01)  # the last hour is not over
     assert [row[:2] for row in course.rows] == [
         ("10 Jun 2026, 15:40", "1 000"),
@@ -73,6 +73,23 @@ def test_the_chart_has_a_point_at_the_time_of_each_step_and_its_labels_are_times
     text = text_of(shown(steps))
     assert "10 Jun 2026, 11:00 to 10 Jun 2026, 15:40 UTC: by the hour" in text
     assert "From 10 Jun 2026, 11:00 to 10 Jun 2026, 15:40 UTC, from 100 to 1 000 reports." in text
+
+
+def test_before_its_second_point_a_chart_says_when_it_can_come() -> None:
+    first = "A chart appears here once it has two points, one for each hour with 10 or more new reports."
+    assert f"Over time {first} There is none yet." in text_of(shown([]))
+    in_this_hour = text_of(shown([step(timedelta(0), 1000)]))
+    assert f"{first} The first is there. The second can come after 10 Jun 2026, 16:00 UTC." in in_this_hour
+    assert "A chart appears" not in text_of(shown(steady(2, 50)))
+    assert "A chart appears" not in text_of(shown([], state=TaskState.CLOSED))
+    assert "A chart appears" not in text_of(shown([], single(0, None)))
+
+
+@pytest.mark.parametrize(("reports", "top", "middle"), [(2391, "2 400", "1 200"), (55, "56", "28"), (20, "20", "10")])
+def test_the_axis_of_reports_has_round_numbers(reports: int, top: str, middle: str) -> None:
+    course = TimeCourse.of(shown([Step(HOUR, 0, None, None), Step(2 * HOUR, reports, None, None)]))
+    assert course is not None
+    assert course.chart.up == [top, middle, "0"]
 
 
 @given(st.integers(0, 4 * 10**9), st.integers(1, 40 * 365 * 24))
@@ -116,7 +133,7 @@ def test_without_an_estimate_the_chart_has_the_number_of_reports() -> None:
 @pytest.mark.parametrize("steps", [[], steady(1, 10)])
 def test_one_step_is_no_course_and_no_rate(steps: list[Step]) -> None:
     text = text_of(shown(steps))
-    assert "Over time" not in text
+    assert "The same as a table" not in text
     assert " a day" not in text
     assert "How quickly reports come is not known yet." in text
 

@@ -113,7 +113,7 @@ def test_an_interval_that_rules_nothing_out_says_so() -> None:
 
 def test_an_estimate_beyond_the_domain_stays_there_and_the_page_says_why() -> None:
     text = text_of(shown(changed(GOOD, mean=-2.0, intervals={"anytime": (0.0, 1.0)})))
-    assert "-2.0 kg" in text
+    assert "\N{MINUS SIGN}2.0 kg" in text
     assert "is outside the possible range, because of the noise. Moving it back would bias it. More reports" in text
 
 
@@ -247,3 +247,33 @@ def test_what_the_broker_has_dropped_is_told() -> None:
 
     assert "has dropped 1 200 messages" in page(1200)
     assert "dropped" not in page(0)
+
+
+def test_rounds_are_points_with_error_bars_and_never_joined_by_a_line() -> None:
+    task = make_task(DRAFT | {"rounds": 3, "round_every": "1d", "opens": "2026-05-30T00:00:00Z"})
+    ends: list[tuple[float, float]] = [(1.0, 5.0), (2.0, 4.0), (0.0, 9.0)]
+    rounds = [
+        dataclasses.replace(result_of(task, changed(GOOD, intervals={"anytime": one})), round=number)
+        for number, one in enumerate(ends)
+    ]
+    page = detail(TaskView(task, TaskState.OPEN, Origin.FILE, False, NOW, rounds[-1], 200, rounds, 2))
+    drawn = page[page.index('id="rounds"') :]
+    drawn = drawn[: drawn.index("</svg>")]
+    assert "polyline" not in drawn
+    assert "polygon" not in drawn
+    bars = [tuple(map(float, one)) for one in re.findall(r'y1="([^"]+)" x2="[^"]+" y2="([^"]+)" class="error"', drawn)]
+    lengths = [low - high for high, low in bars]
+    assert lengths == pytest.approx([300 * (high - low) / 9.72 for low, high in ends], abs=1)
+    assert drawn.count('class="dot small"') == 3
+
+
+def test_a_number_below_zero_has_a_minus_sign_for_people_and_a_hyphen_for_programs() -> None:
+    below = single(200, -3.0, intervals={"anytime": (-5.0, -1.0)}, methods=METHODS)
+    view = shown(below, draft=DRAFT | {"domain": NUMBER | {"lower": -10.0}})
+    text = text_of(view)
+    assert "\N{MINUS SIGN}3.0 kg" in text
+    assert "probably \N{MINUS SIGN}5.0 to \N{MINUS SIGN}1.0 kg" in text
+    assert "A number from \N{MINUS SIGN}10 to 10 kg" in text
+    assert not re.search(r"(?<![0-9])-[0-9]", text.partition(">")[2])
+    assert '<data value="-3.0" data-figure="mean">' in detail(view)
+    assert "\N{MINUS SIGN}3.0" in plain(index([view]))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from hush_aggregator.explain import warnings
+from hush_aggregator.explain import PEOPLE, expected_words, warnings
 from hush_aggregator.http.page.draft import LABELS, CheckedDraft, check_draft, read_form
 from hush_aggregator.http.page.environment import ENVIRONMENT
 from hush_aggregator.http.page.label import PrivacyLabel
@@ -24,6 +24,7 @@ from hush_aggregator.store.base import Origin, StoreReader, TaskState
 from hush_aggregator.tasks import ClosedError, TakenError, stored_as, stored_task
 from hush_common.domain import KINDS
 from hush_common.mechanisms.registry import known
+from hush_common.task import Task
 
 NEW_PATH = "/new"
 
@@ -87,6 +88,7 @@ def _page(request: Request, checked: CheckedDraft, *, is_open: bool = True, know
         mechanisms=[("auto", "The most precise one (auto)"), *((kind.name, kind.name) for kind in known())],
         view=view,
         label=None if view is None else PrivacyLabel.of(view),
+        expected=[] if task is None else _expected(task),
         warnings=[] if task is None else [_bare(text) for text in warnings(task, datetime.now(UTC))],
         known_as=known_as,
         here=here_of(request),
@@ -96,6 +98,12 @@ def _page(request: Request, checked: CheckedDraft, *, is_open: bool = True, know
         base=base_of(request),
     )
     return Response(page, headers=UNFRAMED, media_type=HTML)
+
+
+def _expected(task: Task) -> list[tuple[int, str]]:
+    """Return the error to expect from some numbers of devices, and from all that are asked."""
+    asked = {task.enrolled} if task.enrolled else set()
+    return [(people, expected_words(task, people)[0]) for people in sorted(asked.union(PEOPLE))]
 
 
 def _bare(warning: str) -> str:

@@ -17,7 +17,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hush_aggregator.explain import certainty
-from hush_aggregator.http.page.figures import FAILURES, band_of, meaning, name_round
+from hush_aggregator.http.page.figures import FAILURES, band_of, meaning, name_round, name_time
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import significant, whole
 
@@ -26,6 +26,7 @@ _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-
 LONGEST = 500
 """Most characters of one text: as long as a title may be."""
 _MARKS = 6  # combining marks on one letter: as many as any script needs, and no tower over the next line
+_ISOLATED = Markup("<bdi>"), Markup("</bdi>")
 _HIDDEN = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -57,6 +58,8 @@ def sanitize(text: str, longest: int = LONGEST) -> str:
     Control characters, direction marks, lone surrogates and line separators become a replacement character; a letter
     keeps six combining marks; text of more than `longest` characters ends in an ellipsis.
     """
+    if text.isascii() and text.isprintable() and len(text) <= longest:
+        return text  # as most are
     kept: list[str] = []
     marks = 0
     for one in text[:longest]:
@@ -69,12 +72,12 @@ def sanitize(text: str, longest: int = LONGEST) -> str:
 
 def untrusted(text: str, longest: int = LONGEST) -> Markup:
     """Return text of the author of a task as markup: sanitized, escaped, and with its direction isolated."""
-    return Markup("<bdi>{}</bdi>").format(sanitize(text, longest))
+    return _ISOLATED[0] + sanitize(text, longest) + _ISOLATED[1]
 
 
 def _moment(time: datetime) -> Markup:
     utc = time.astimezone(UTC)
-    return Markup('<time datetime="{}">{:%d %b %Y, %H:%M} UTC</time>').format(utc.isoformat(timespec="seconds"), utc)
+    return Markup('<time datetime="{}">{} UTC</time>').format(utc.isoformat(timespec="seconds"), name_time(utc))
 
 
 def template_environment(*packages: str) -> Environment:

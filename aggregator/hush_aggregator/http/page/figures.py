@@ -18,6 +18,7 @@ from hush_aggregator.estimate.estimates import (
 )
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
+from hush_aggregator.http.page.numbers import PageNumberFormat, shown_exact
 from hush_aggregator.http.page.view import TaskStatus, TaskView, folded
 from hush_aggregator.presentation import MONITOR, NumberFormat, ReportProblem, interval_name, report_problems
 from hush_aggregator.result import Result
@@ -38,6 +39,7 @@ FAILURES = {
 _WIDTH, _HEIGHT = 1000.0, 300.0
 _THIN = 4.0  # the least width of a band: a narrower one could not be seen
 _ROOM = 0.08
+_EDGE = 0.03  # of the width: separate points keep away from both ends
 _DOTTED = 16  # a line of more points has a dot only at its end
 _TOP = 3
 _MOST_REPORTS = 10**10
@@ -85,15 +87,18 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A line with a band around it, as their corners; title and description are for people who cannot see it."""
+    """Points with intervals, as places; title and description are for people who cannot see it.
+
+    Points of one growing sample are a line with a band around it. Separate samples have an error bar for each point.
+    """
 
     title: str
     description: str
-    band: Sequence[tuple[float, float]]
-    line: Sequence[tuple[float, float]]
+    points: Sequence[tuple[float, float]]
+    intervals: Sequence[tuple[float, float, float]]  # from left to right: x, and y of the upper and of the lower end
     up: Sequence[str]  # numbers of the vertical axis, from the top
-    across: Sequence[str]  # words at both ends; with a span, at the beginning of equal parts
-    is_divided: bool = False  # whether it has equal parts
+    across: Sequence[str]  # words at both ends; of a line at the beginning of equal parts
+    is_line: bool
 
     @classmethod
     def of(
@@ -108,26 +113,34 @@ class Chart:
     ) -> "Chart":
         """Draw points: the place from left to right, the value, and an interval if there is one.
 
-        From left to right it reaches from the first point to the last, or over `span`, in equal parts.
+        With a span, it is a line over that span, in equal parts. Without one, it is separate points.
         """
-        start, end = span or (points[0][0], points[-1][0])
+        room = _EDGE * (points[-1][0] - points[0][0])
+        start, end = span or (points[0][0] - room, points[-1][0] + room)
 
-        def at(x: float, value: float) -> tuple[float, float]:
-            return (x - start) / (end - start) * _WIDTH, _HEIGHT - axis.place(value, _HEIGHT)
+        def place(x: float) -> float:
+            return (x - start) / (end - start) * _WIDTH
 
-        banded = [(x, interval) for x, _, interval in points if interval is not None]
-        edge = [at(x, high) for x, (_, high) in banded] + [at(x, low) for x, (low, _) in reversed(banded)]
-        line = [at(x, value) for x, value, _ in points]
-        return cls(*words, edge, line, up, across, is_divided=span is not None)
+        def down(value: float) -> float:
+            return _HEIGHT - axis.place(value, _HEIGHT)
+
+        drawn = [(place(x), down(value)) for x, value, _ in points]
+        intervals = [(place(x), down(ends[1]), down(ends[0])) for x, _, ends in points if ends is not None]
+        return cls(*words, drawn, intervals, up, across, is_line=span is not None)
 
     @property
     def parts(self) -> Sequence[float]:
         """Where its equal parts begin."""
-        return [k * _WIDTH / len(self.across) for k in range(len(self.across))] if self.is_divided else []
+        return [k * _WIDTH / len(self.across) for k in range(len(self.across))] if self.is_line else []
+
+    @property
+    def band(self) -> Sequence[tuple[float, float]]:
+        """The corners of the band."""
+        return [(x, high) for x, high, _ in self.intervals] + [(x, low) for x, _, low in reversed(self.intervals)]
 
     @property
     def dots(self) -> Sequence[tuple[float, float]]:
-        return self.line if len(self.line) <= _DOTTED else self.line[-1:]
+        return self.points[-1:] if self.is_line and len(self.points) > _DOTTED else self.points
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +171,7 @@ class PartFigures:
 
     @property
     def ends(self) -> tuple[str, str]:
-        return exact(self.axis.low), exact(self.axis.high)
+        return shown_exact(self.axis.low), shown_exact(self.axis.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +252,7 @@ class RoundFigures:
     @property
     def wording(self) -> NumberFormat:
         task = self.view.task
-        return NumberFormat.of_part(self.result.shared, is_share=task.domain.is_share, unit=task.unit)
+        return PageNumberFormat.of_part(self.result.shared, is_share=task.domain.is_share, unit=task.unit)
 
     @property
     def target(self) -> str | None:
@@ -300,7 +313,7 @@ class RoundFigures:
 
     @property
     def ends(self) -> list[str]:
-        return [exact(end, scale=self.wording.factor) for end in limits_of(self.view.task)]
+        return [shown_exact(end, scale=self.wording.factor) for end in limits_of(self.view.task)]
 
     @property
     def bands(self) -> list[tuple[str, Interval]]:
@@ -445,7 +458,7 @@ class Rounds:
         for one in view.rounds:
             target = primary(one.intervals, one.estimate.methods, final=one.final)
             interval = one.intervals.get(target or "")
-            rows.append(RoundRow(one, target, interval, NumberFormat.of(one)))
+            rows.append(RoundRow(one, target, interval, PageNumberFormat.of(one)))
         of = f"of {whole(view.task.rounds)} rounds"
         is_cut = view.latest >= len(rows)
         caption = f"The last {len(rows)} {of}." if is_cut else f"{len(rows)} {of} so far."
@@ -519,7 +532,7 @@ def _rows(task: Task, result: Result) -> Iterator[PartFigures]:
             place=f"{domain.parts_field}.{number}",
             figure=f"{domain.parts_field}.{number}.{'frequency' if domain.is_share else 'mean'}",
             value=one.mean,
-            wording=NumberFormat.of_part(one, is_share=domain.is_share),
+            wording=PageNumberFormat.of_part(one, is_share=domain.is_share),
             axis=shared or Axis(*of.axis),
             individual=one.intervals,
             methods=one.methods,

@@ -14,10 +14,10 @@ from hush_aggregator.explain import (
     release_rule,
     retention_rule,
 )
+from hush_aggregator.http.page.numbers import shown_exact
 from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.store.base import Origin
 from hush_common.domain import CategoryDomain, NumberDomain, VectorDomain
-from hush_common.formatting import exact
 from hush_common.task import Task
 
 _SHOWN = 6
@@ -76,7 +76,7 @@ def _question(task: Task) -> tuple[str, Sequence[str], str, str]:
             leaves = "one of your numbers, picked at random and made noisy"
             return f"{len(names)} numbers: ", names[:_SHOWN], _more(names), leaves
         case NumberDomain() as domain:
-            question = f"A number from {exact(domain.lower)} to {exact(domain.upper)}"
+            question = f"A number from {shown_exact(domain.lower)} to {shown_exact(domain.upper)}"
             names, space = ([domain.unit], " ") if domain.unit else ([], "")
             leaves = "a noisy number, made from yours and from chance"
             return question + space, names, ". A value outside is moved to the nearer bound.", leaves

@@ -16,7 +16,7 @@ from hush_aggregator.http.page.environment import ASSETS, ENVIRONMENT, LONGEST, 
 from hush_aggregator.http.page.figures import PartsPage, RoundFigures, Rounds
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.rendered import RenderedPages, Shown, shown_of
-from hush_aggregator.http.page.timeline import Rate, TimeCourse, forecast
+from hush_aggregator.http.page.timeline import Rate, TimeCourse, course_to_come, forecast
 from hush_aggregator.http.page.view import ListedState, ListOrder, TaskListing, TaskSearch, TaskView, TaskViews
 from hush_aggregator.result import utc_now
 from hush_common.errors import StoreError
@@ -134,6 +134,7 @@ def render_task(view: TaskView, here: str, now: datetime, base: str = "", choice
         forecast="" if goal is None or goal.reports is None else forecast(view, goal.reports),
         rate=Rate.of(view),
         course=TimeCourse.of(view),
+        to_come=course_to_come(view),
         rounds=Rounds.of(view),
         label=PrivacyLabel.of(view),
         here=here,

@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 
 from hush_aggregator.http.page.figures import Axis, Chart, axis_marks, limits_of, name_time, spread
+from hush_aggregator.http.page.numbers import PageNumberFormat
 from hush_aggregator.http.page.view import TaskStatus, TaskView
 from hush_aggregator.presentation import NumberFormat
 from hush_aggregator.store.base import Step
-from hush_aggregator.store.steps import DAY, HOUR
+from hush_aggregator.store.steps import DAY, HOUR, LEAST
 from hush_common.formatting import significant, whole
 
 _SPACINGS = [
@@ -54,13 +55,21 @@ class TimeAxis:
 
     @property
     def labels(self) -> list[str]:
-        """The time of each mark but the one at the end."""
-        return [self._label(datetime.fromtimestamp(self.start + k * self.spacing, UTC)) for k in range(self.marks)]
+        """The time of each mark but the one at the end. The first always has its day, on a second line if need be."""
+        times = [datetime.fromtimestamp(self.start + k * self.spacing, UTC) for k in range(self.marks)]
+        first, *others = map(self._label, times)
+        if ":" in first:
+            first = f"{first}\n{_day(times[0])}"
+        return [first, *others]
 
     def _label(self, time: datetime) -> str:
         if self.spacing < DAY and time.hour:
             return f"{time:%H:%M}"
-        return f"{time:%b %Y}" if self.spacing > _MONTH * DAY else f"{time.day} {time:%b}"
+        return f"{time:%b %Y}" if self.spacing > _MONTH * DAY else _day(time)
+
+
+def _day(time: datetime) -> str:
+    return f"{time.day} {time:%b}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +90,12 @@ class TimeCourse:
         known = [(step, step.mean) for step in steps if step.mean is not None and step.interval is not None]
         has_estimate = len(known) > 1
         values = known if has_estimate else [(step, float(step.n)) for step in steps]
-        axis = _estimates_axis(view, [step for step, _ in values]) if has_estimate else Axis(0.0, float(steps[-1].n))
+        axis = (
+            _estimates_axis(view, [step for step, _ in values]) if has_estimate else Axis(0.0, _round_up(steps[-1].n))
+        )
         if axis is None:
             return None
-        wording = NumberFormat.of(view.result) if has_estimate else NumberFormat.measured("", axis.high, 2)
+        wording = PageNumberFormat.of(view.result) if has_estimate else PageNumberFormat.measured("", axis.high, 2)
         now = view.now.timestamp()
         times = TimeAxis.around(_time_of(values[0][0], now), _time_of(values[-1][0], now))
         first, last = steps[0], steps[-1]
@@ -100,6 +111,23 @@ class TimeCourse:
         )
         rows = [_row(step, wording, now) for step in spread(steps)]
         return cls(chart, has_estimate, span, rows[::-1])
+
+
+def _round_up(number: int) -> float:
+    """Return the next number with two digits at most, of which half has two, too."""
+    unit = 2 * 10 ** max(0, len(str(number)) - 2)
+    return float(-(-number // unit) * unit)
+
+
+def course_to_come(view: TaskView) -> str:
+    """Return when the chart of a round that has none yet begins; empty if it has one, or if there will be none."""
+    if len(view.steps) > 1 or not view.has_estimate or view.status is not TaskStatus.LIVE or view.round != view.latest:
+        return ""
+    known = "There is none yet."
+    if view.steps:
+        after = datetime.fromtimestamp(view.steps[0].until, UTC)
+        known = f"The first is there. The second can come after {name_time(after)} UTC."
+    return f"A chart appears here once it has two points, one for each hour with {LEAST} or more new reports. {known}"
 
 
 def _estimates_axis(view: TaskView, steps: Sequence[Step]) -> Axis | None:

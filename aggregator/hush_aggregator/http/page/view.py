@@ -3,6 +3,7 @@
 import asyncio
 import json
 import unicodedata
+from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,7 @@ LISTED = 100
 """The number of tasks on a page of the list."""
 
 _ROUNDS = 24
+_LISTS = 8  # pages of the list that are stored as they were read
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
 _PATIENCE_OF_ONE_S = 5.0
 _CLOSED_LAST = {TaskState.OPEN: 0, TaskState.WITHDRAWN: 1, TaskState.CLOSED: 2}
@@ -156,33 +158,60 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold().strip()
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadList:
+    """What the store has of a page of the list, as of a version of the store."""
+
+    version: tuple[str, int]
+    at: datetime
+    facts: Sequence[tuple[TaskRow, bool, RoundCounts]]  # of each task: whether all its rounds are closed
+    counts: tuple[int, int, int, int]  # tasks, found ones, pages, dropped messages
+
+    def holds(self, version: tuple[str, int], now: datetime) -> bool:
+        """Whether the store would say the same now: it was not written, and no task has closed meanwhile."""
+        closing = [counted.task.closes for *_, counted in self.facts if counted.task.closes is not None]
+        return self.version == version and self.at <= now and not any(self.at < one <= now for one in closing)
+
+
 @dataclass(slots=True)
 class TaskViews:
     """Reads views from a store."""
 
     reading: "StoreService"
     _making: set[asyncio.Task[Result]] = field(default_factory=set)
+    _lists: OrderedDict[TaskSearch, _ReadList] = field(default_factory=OrderedDict)  # for the thread of the store
 
     async def some(self, search: TaskSearch, now: datetime) -> TaskListing:
         """Return a page of the tasks that are searched for."""
 
-        def read(store: StoreReader) -> tuple[list[tuple[TaskRow, bool, RoundCounts]], tuple[int, int, int, int]]:
-            rows = [row for row in store.task_rows() if row.payload]
-            found = _listed(store, rows, search)
-            size = LISTED if len(rows) > CARDS else CARDS
-            pages = max(1, -(-len(found) // size))
-            at = min(search.page, pages)
-            shown = found[(at - 1) * size : at * size]
-            counts = len(rows), len(found), pages, store.broker().dropped or 0
-            return [(row, store.is_closed(row.digest), self._counted(store, row, now)) for row in shown], counts
+        def read(store: StoreReader) -> _ReadList:  # once: a hundred reads would use up the patience
+            version = store.public_identity, store.version()
+            there = self._lists.pop(search, None)
+            if there is None or not there.holds(version, now):
+                there = self._read(store, search, now, version)
+            self._lists[search] = there
+            if len(self._lists) > _LISTS:
+                self._lists.popitem(last=False)
+            return there
 
-        facts, counts = await self.reading.run(read)  # once: a hundred reads would use up the patience
-        results = await self._known(_PATIENCE_S, [counted for *_, counted in facts])
+        listed = await self.reading.run(read)
+        results = await self._known(_PATIENCE_S, [counted for *_, counted in listed.facts])
         views = []
-        for (row, ended, counted), result in zip(facts, results, strict=True):
+        for (row, ended, counted), result in zip(listed.facts, results, strict=True):
             n, latest = counted.tally.n, counted.round
             views.append(TaskView(counted.task, row.state, row.origin, ended, now, result, n, latest=latest))
-        return TaskListing(search, views, *counts)
+        return TaskListing(search, views, *listed.counts)
+
+    def _read(self, store: StoreReader, search: TaskSearch, now: datetime, version: tuple[str, int]) -> _ReadList:
+        rows = [row for row in store.task_rows() if row.payload]
+        found = _listed(store, rows, search)
+        size = LISTED if len(rows) > CARDS else CARDS
+        pages = max(1, -(-len(found) // size))
+        at = min(search.page, pages)
+        shown = found[(at - 1) * size : at * size]
+        counts = len(rows), len(found), pages, store.broker().dropped or 0
+        facts = [(row, store.is_closed(row.digest), self._counted(store, row, now)) for row in shown]
+        return _ReadList(version, now, facts, counts)
 
     def _counted(self, store: StoreReader, row: TaskRow, now: datetime) -> RoundCounts:
         return read_round(store, self.reading.task(row.digest, row.payload), None, now)
