@@ -74,6 +74,17 @@ def figures(page: Page) -> list[Figure]:
     return [Figure(*one) for one in page.locator("[data-figure]").evaluate_all(FIGURES)]
 
 
+@pytest.fixture(scope="module")
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with tasks of each kind in each state."""
+    path = tmp_path_factory.mktemp("states") / "hush.sqlite3"
+    page_states.fill(path)
+    with pytest.MonkeyPatch.context() as patch:
+        page_states.fail_the_failed(patch)
+        with patient(), served(path) as address:
+            yield address
+
+
 SOME = ["number-live", "bit-failed", "category-final", "vector-none", "vector-live", "rounds-live"]
 
 
@@ -82,18 +93,11 @@ SOME = ["number-live", "bit-failed", "category-final", "vector-none", "vector-li
     "tasks", [SOME, pytest.param(list(page_states.ALL), marks=pytest.mark.soak)], ids=["some", "all"]
 )
 def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: list[str], *, script: bool
+    browser: Browser, states: str, tasks: list[str], *, script: bool
 ) -> None:
-    page_states.fill(tmp_path / "hush.sqlite3")
-    page_states.fail_the_failed(monkeypatch)
-    with (
-        patient(),
-        served(tmp_path / "hush.sqlite3") as address,
-        httpx.Client(base_url=address) as api,
-        looking(browser, address, java_script_enabled=script) as page,
-    ):
+    with httpx.Client(base_url=states) as api, looking(browser, states, java_script_enabled=script) as page:
         for task_id in tasks:
-            page.goto(f"{address}/tasks/{task_id}")
+            page.goto(f"{states}/tasks/{task_id}")
             latest, every = (api.get(f"/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all"))
             scale = 100 if task_id.startswith(("bit", "category")) else 1
             agree(figures(page), {**latest, "rounds": every["results"]}, scale)
@@ -140,18 +144,19 @@ LINES = """() => [...document.querySelectorAll(".course .grid")].map(one => one.
     .filter(one => one.height > one.width).map(one => one.left)"""
 
 
-@pytest.mark.parametrize("width", [390, 768, 1440])
 @pytest.mark.parametrize("task", ["heights", "remote-work", "way-to-work", "closed"])
 def test_each_label_of_the_time_axis_begins_at_its_line_and_ends_before_the_next(
-    browser: Browser, address: str, task: str, width: int
+    browser: Browser, address: str, task: str
 ) -> None:
-    with looking(browser, address, viewport={"width": width, "height": 900}) as page:
+    with looking(browser, address) as page:
         page.goto(f"{address}/tasks/{task}")
-        labels, lines = page.evaluate(LABELS), page.evaluate(LINES)
-        assert len(labels) == len(lines) > 1
-        for (left, right), line, after in zip(labels, lines, [*lines[1:], width], strict=True):
-            assert left == pytest.approx(line, abs=2)
-            assert right < after
+        for width in (390, 768, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            labels, lines = page.evaluate(LABELS), page.evaluate(LINES)
+            assert len(labels) == len(lines) > 1
+            for (left, right), line, after in zip(labels, lines, [*lines[1:], width], strict=True):
+                assert left == pytest.approx(line, abs=2)
+                assert right < after
         page.locator("#course-table summary").click()
         rows = page.locator("#course-table tbody tr")
         expect(rows.first).to_be_visible()
@@ -316,8 +321,9 @@ def test_the_list_fits_every_screen_and_shuts_nobody_out(browser: Browser, crowd
         for width in (320, 390, 768, 1440):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            found = Axe().run(page)
-            assert found.violations_count == 0, found.generate_report()
+            if width in (390, 1440):  # rows, and a table
+                found = Axe().run(page)
+                assert found.violations_count == 0, found.generate_report()
 
 
 def test_the_address_of_a_page_is_copied_and_its_figures_are_a_file(browser: Browser, address: str) -> None:
@@ -410,20 +416,25 @@ def test_page_and_all_it_loads_are_less_than_a_hundred_kilobytes(browser: Browse
         assert sum(sizes) < 100_000
 
 
-@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
-def test_a_search_among_many_categories_needs_no_script_and_is_quicker_with_it(
-    browser: Browser, tmp_path: Path, *, script: bool
-) -> None:
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service with a task of 600 categories."""
     labels = [f"Street {number}" for number in range(600)]
     task = make_task({"id": "many", "epsilon": "4", "domain": {"kind": "category", "labels": labels}})
-    with SqliteStore(tmp_path / "hush.sqlite3") as counting:
+    path = tmp_path_factory.mktemp("streets") / "hush.sqlite3"
+    with SqliteStore(path) as counting:
         counting.add_task(task)
         page_tasks.count(counting, task, labels)
-    with (
-        served(tmp_path / "hush.sqlite3") as address,
-        looking(browser, address, java_script_enabled=script) as page,
-    ):
-        page.goto(f"{address}/tasks/many")
+    with patient(), served(path) as address:
+        yield address
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
+def test_a_search_among_many_categories_needs_no_script_and_is_quicker_with_it(
+    browser: Browser, streets: str, *, script: bool
+) -> None:
+    with looking(browser, streets, java_script_enabled=script) as page:
+        page.goto(f"{streets}/tasks/many")
         field = page.get_by_label("Search 600 categories")
         field.press_sequentially("STREET 59")
         if not script:

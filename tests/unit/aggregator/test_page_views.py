@@ -11,6 +11,7 @@ from made_results import changed, result_of, single
 
 from hush_aggregator.estimate import Estimate
 from hush_aggregator.estimate.estimates import PartEstimate
+from hush_aggregator.http.page.numbers import unbroken
 from hush_aggregator.http.page.pages import render_index, render_task
 from hush_aggregator.http.page.view import TaskListing, TaskSearch, TaskStatus, TaskView
 from hush_aggregator.store.base import Origin, TaskState
@@ -277,3 +278,7 @@ def test_a_number_below_zero_has_a_minus_sign_for_people_and_a_hyphen_for_progra
     assert not re.search(r"(?<![0-9])-[0-9]", text.partition(">")[2])
     assert '<data value="-3.0" data-figure="mean">' in detail(view)
     assert "\N{MINUS SIGN}3.0" in plain(index([view]))
+
+
+def test_a_number_in_a_sentence_stays_on_one_line() -> None:
+    assert unbroken("About 2 500 a day, 12 of 1 000 000.") == "About 2\xa0500 a day, 12 of 1\xa0000\xa0000."

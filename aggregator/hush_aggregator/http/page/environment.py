@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from hush_aggregator.explain import certainty
 from hush_aggregator.http.page.figures import FAILURES, band_of, meaning, name_round, name_time
+from hush_aggregator.http.page.numbers import unbroken
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import significant, whole
 
@@ -111,6 +112,7 @@ def template_environment(*packages: str) -> Environment:
         "sanitize": sanitize,
         "significant": significant,
         "sure": certainty,
+        "unbroken": unbroken,
         "untrusted": untrusted,
         "whole": whole,
     }
