@@ -21,12 +21,17 @@ from hush_client.commands.report import (
     Device,
     Keep,
     Key,
+    Lifetime,
+    MaxEpsilon,
     PasswordFile,
     StateDirectory,
+    Sticky,
+    Total,
     User,
     check_device,
     check_seconds,
     name_state,
+    read_policy,
     verified,
 )
 from hush_client.gateway import Gateway
@@ -39,7 +44,6 @@ from hush_client.sensors import WORDS, SensorField, SensorList, SensorReader, ch
 from hush_client.state.database import make_private, state_directory
 from hush_common.broker_url import LOGIN_FILE_HELP, BrokerUrl, address
 from hush_common.domain import Domain
-from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.task import is_task_id
@@ -129,14 +133,10 @@ def gateway(
             help="Longest random delay before sending, in seconds, so that the time of sending reveals nothing.",
         ),
     ] = 60.0,
-    max_epsilon: Annotated[str, typer.Option(help="Largest epsilon of one task.")] = "4",
-    lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
-    total: Annotated[
-        str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
-    ] = "",
-    sticky: Annotated[
-        bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
-    ] = False,
+    max_epsilon: MaxEpsilon = "4",
+    lifetime: Lifetime = "4",
+    total: Total = "",
+    sticky: Sticky = False,
     keep: Keep = LONGEST_KEEP,
 ) -> None:
     """Answer tasks for sensors that speak MQTT, in each round, each sensor with its own ledger, until it is stopped.
@@ -158,12 +158,7 @@ def gateway(
         address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file),
         device,
         state_directory(state),
-        Policy(
-            parse_epsilon(max_epsilon, field="--max-epsilon"),
-            parse_epsilon(lifetime, field="--lifetime"),
-            parse_epsilon(total, field="--total") if total else None,
-            sticky,
-        ),
+        read_policy(max_epsilon, lifetime, total, sticky=sticky),
         spread,
         keep,
         wait,

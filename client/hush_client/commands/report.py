@@ -48,6 +48,22 @@ Keep = Annotated[
         help="Seconds for which a report is kept after the broker's acknowledgement, in case the broker forgets it.",
     ),
 ]
+MaxEpsilon = Annotated[str, typer.Option(help="Largest epsilon of one task.")]
+Lifetime = Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")]
+Total = Annotated[str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")]
+Sticky = Annotated[
+    bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
+]
+
+
+def read_policy(max_epsilon: str, lifetime: str, total: str, *, sticky: bool) -> Policy:
+    """Return the limits of a device that a command was given. Raises EpsilonError for a text that is none."""
+    return Policy(
+        parse_epsilon(max_epsilon, field="--max-epsilon"),
+        parse_epsilon(lifetime, field="--lifetime"),
+        parse_epsilon(total, field="--total") if total else None,
+        sticky,
+    )
 
 
 def check_device(device: str) -> None:
@@ -158,14 +174,10 @@ def report(
     epsilon: Annotated[
         str, typer.Option(help="One of the epsilons on offer; if not given, the largest that your limits allow.")
     ] = "",
-    max_epsilon: Annotated[str, typer.Option(help="Largest epsilon of one task.")] = "4",
-    lifetime: Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")] = "4",
-    total: Annotated[
-        str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")
-    ] = "",
-    sticky: Annotated[
-        bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
-    ] = False,
+    max_epsilon: MaxEpsilon = "4",
+    lifetime: Lifetime = "4",
+    total: Total = "",
+    sticky: Sticky = False,
     keep: Keep = LONGEST_KEEP,
     as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
 ) -> None:
@@ -179,12 +191,7 @@ def report(
     check_device(device)
     check_seconds("--timeout", timeout)
     check_seconds("--spread", spread)
-    policy = Policy(
-        parse_epsilon(max_epsilon, field="--max-epsilon"),
-        parse_epsilon(lifetime, field="--lifetime"),
-        parse_epsilon(total, field="--total") if total else None,
-        sticky,
-    )
+    policy = read_policy(max_epsilon, lifetime, total, sticky=sticky)
     chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
     completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
     order = _Order(completed, device, state_directory(state), timeout, spread, keep, policy, chosen)
