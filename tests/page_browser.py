@@ -15,7 +15,7 @@ CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"
 
 @contextmanager
 def browsing(*arguments: str) -> Iterator[Browser]:
-    """Debian's chromium, with further arguments; without it the test skips, or fails where HUSH_NO_SKIP says so."""
+    """Debian's chromium, with further arguments; skip if it is missing, fail if HUSH_NO_SKIP is set."""
     if not CHROMIUM.exists():
         missing(f"{CHROMIUM} is not installed")
     with sync_playwright() as playwright:

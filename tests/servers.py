@@ -28,7 +28,7 @@ persistence_location {directory}/
 
 
 def need(program: str) -> str:
-    """The path of a server's program; without it the test skips, or fails where HUSH_NO_SKIP says so (CI does)."""
+    """The path of a server's program; skip if it is missing, fail if HUSH_NO_SKIP is set (CI)."""
     path = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
     if path is None:
         missing(f"{program} is not installed")

@@ -126,6 +126,18 @@ def test_it_contains_what_clipping_leaves_and_is_no_shorter_than_the_arm_inside(
     assert not 0 <= middle <= 1 or (low, high) == clipped
 
 
+@hypothesis.given(
+    st.fractions(-3, 4, max_denominator=10**6), st.floats(0, 5), st.floats(0, 5), st.sampled_from([1, 7, GRID_STEPS])
+)
+def test_an_interval_about_an_estimate_is_the_one_between_its_exact_ends(
+    center: Fraction, below: float, above: float, parts: int
+) -> None:
+    units = Units(Fraction(-1, 3), Fraction(220), Fraction(1, 2 * GRID_STEPS))
+    counted = center * parts
+    low, high = (counted - Fraction(below)) / parts, (counted + Fraction(above)) / parts
+    assert units.interval_about(counted, below, above, parts) == units.around(center, low, high)
+
+
 def test_the_bars_have_their_closed_forms() -> None:
     reports = [300_000 + 4_000 * (i % 250) for i in range(500)]
     given = estimate(task(epsilon="4"), tally(reports), 0.9)

@@ -70,8 +70,7 @@ def estimate_tallies(task: Task, tallies: Sequence[Tally], confidence: float) ->
     if not 0 < confidence < 1:
         raise ValueError(f"confidence is {confidence}; it must lie between 0 and 1, for example 0.95")
     counted = [tally for tally in tallies if tally.n]
-    for tally in counted:
-        check(task.randomizer, tally)
+    check(task.randomizer, counted)
     if not counted:
         return [Estimate(0)] * len(tallies)
     samples = [parts_of(task.randomizer, tally) for tally in counted]

@@ -64,7 +64,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.diagnostics import finite_monitor, worst_case_bias, worst_verdict
+from hush_aggregator.estimate.diagnostics import each_monitored, finite_monitor, worst_case_bias, worst_verdict
 from hush_aggregator.estimate.estimates import (
     ANYTIME,
     ANYTIME_POPULATION,
@@ -88,7 +88,7 @@ from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, che
 from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices, widened
 from hush_aggregator.estimate.intervals.student_score import enough, score_ends
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.numerics.guard import attempt
+from hush_aggregator.estimate.numerics.guard import are_finite, attempt
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares, student_quantiles
 from hush_aggregator.estimate.units import Units
 
@@ -264,6 +264,9 @@ class Batches:
         default_factory=partial(Batch, clopper_pearson_shares)
     )
     student: Batch[tuple[int, float], float] = field(default_factory=partial(Batch, _students))
+    monitor: Batch[tuple[FiniteChannel, tuple[int, ...]], str | None] = field(
+        default_factory=partial(Batch, each_monitored)
+    )
 
 
 _LITTLE = 1.2
@@ -320,6 +323,7 @@ def _counts(channel: FiniteChannel, n: int, at: int | None) -> tuple[int, ...]:
 
 _Ends = tuple[float | Fraction, float | Fraction]
 _Made = tuple[str, Callable[[], _Ends]]
+"""The name of a method, and what makes the ends of its interval: positions."""
 
 _UNNAMED = PartEstimate()
 
@@ -357,10 +361,11 @@ def ask(
     """What makes the estimate, once those of all samples that share `batches` are asked for."""
     sample = Sample(tuple(group for group in groups if group.n))
     asked = intervals(sample, units, confidence, batches, sampled=sampled, enrolled=enrolled)
+    monitors = [batches.monitor.ask((group.channel, group.counts)) for group in sample.groups]
 
     def make() -> Estimate:
         part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
-        return Estimate(sample.n, (part,), sample.monitor)
+        return Estimate(sample.n, (part,), worst_verdict(one() for one in monitors))
 
     return make
 
@@ -402,17 +407,16 @@ def intervals(
     sample: Sample, units: Units, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
 ) -> Callable[[], IntervalSet]:
     """What makes the intervals of `estimate`, once those of all samples that share `batches` are asked for."""
-    made = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
     center = sample.center
+    fixed = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
+    wanted = {make: partial(_around, units, center, make) for _, make in fixed.values()}  # of targets that share one
+    made: dict[str, tuple[str, Callable[[], Interval]]] = {
+        target: (name, wanted[make]) for target, (name, make) in fixed.items()
+    }
 
-    def watched(*, sampling: bool) -> Callable[[], _Ends]:
+    def watched(*, sampling: bool) -> Callable[[], Interval]:
         reach = batches.band.ask((sample.sizes, confidence, sampling))
-
-        def make() -> _Ends:
-            down, up = reach()
-            return center - Fraction(down), center + Fraction(up)
-
-        return make
+        return lambda: units.interval_about(center, *reach())
 
     name = "chernoff-hoeffding-mixture"
     if sampled:
@@ -420,15 +424,15 @@ def intervals(
     else:
         made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", watched(sampling=False)
         made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", watched(sampling=True)
-    return partial(_made, made, units, center)
+    return partial(_made, made)
 
 
-def _made(made: dict[str, _Made], units: Units, center: Fraction) -> IntervalSet:
+def _made(made: dict[str, tuple[str, Callable[[], Interval]]]) -> IntervalSet:
     failures: dict[str, str] = {}
     found: dict[str, Interval] = {}
     shared: dict[int, Interval] = {}  # several targets may have one interval
     for target, (_, make) in made.items():
-        ends = shared.get(id(make)) or attempt(failures, target, partial(_around, units, center, make), tuple)
+        ends = shared.get(id(make)) or attempt(failures, target, make, are_finite)
         if ends is not None:
             found[target] = shared[id(make)] = ends
     return IntervalSet(found, {target: made[target][0] for target in found}, failures)

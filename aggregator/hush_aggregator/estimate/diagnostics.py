@@ -1,5 +1,6 @@
 """Diagnostics: what poisoning could do, whether the noise is there, and what non-response may hide."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import sqrt
 
@@ -63,6 +64,19 @@ def finite_monitor(channel: FiniteChannel, counts: Sequence[int]) -> str | None:
     Four standard deviations. Below 100 reports it says nothing.
     """
     return next(iter(finite_monitors(channel, np.array([counts]))), None)
+
+
+def each_monitored(samples: Sequence[tuple[FiniteChannel, tuple[int, ...]]]) -> list[str | None]:
+    """`finite_monitor` of each of several samples, those of a channel and n at once."""
+    found: list[str | None] = [None] * len(samples)
+    alike: defaultdict[tuple[FiniteChannel, int], list[int]] = defaultdict(list)
+    for place, (channel, counts) in enumerate(samples):
+        alike[channel, sum(counts)].append(place)
+    for (channel, _), places in alike.items():
+        seen = np.array([samples[place][1] for place in places])
+        for place, verdict in zip(places, finite_monitors(channel, seen, together=1), strict=False):  # none of few
+            found[place] = verdict
+    return found
 
 
 def finite_monitors(channel: FiniteChannel, counts: NDArray[np.int64], *, together: int | None = None) -> list[str]:

@@ -196,7 +196,7 @@ def _made(
     kept: dict[str, _Ends] = {}
     shared: dict[int, _Ends] = {}  # several targets may have one interval
     for target, (_, make) in makers.items():
-        ends = shared.get(id(make)) or attempt(failures, target, make, lambda pair: pair)
+        ends = shared.get(id(make)) or attempt(failures, target, make, lambda pair: np.isfinite(pair).all())
         if ends is not None:
             shared[id(make)] = ends
             kept[target] = around(means, *ends)

@@ -43,23 +43,23 @@ class Units:
         unit = lcm(self.lower.denominator, self.upper.denominator)
         return int(self.lower * unit), int(self.width * unit), unit, *self.rounding.as_integer_ratio()
 
-    def value(self, position: Fraction) -> float:
-        """The number at a position; not clipped."""
-        return self._at(*position.as_integer_ratio())
+    def value(self, position: Fraction, parts: int = 1) -> float:
+        """The number at a position, counted in `parts` of the range; not clipped."""
+        return self._at(position.numerator, position.denominator * parts)
 
     def _at(self, over: int, under: int) -> float:
         lower, width, unit, _, _ = self._whole
         return _quotient(lower * under + over * width, unit * under)
 
-    def length(self, share: float | Fraction) -> float:
-        """A share of the range as a length."""
+    def length(self, share: float | Fraction, parts: int = 1) -> float:
+        """A share of the range, counted in `parts` of it, as a length."""
         over, under = share.as_integer_ratio()
         _, width, unit, _, _ = self._whole
-        return _quotient(over * width, unit * under)
+        return _quotient(over * width, unit * under * parts)
 
     def interval(self, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions, wider by the rounding, clipped to the range."""
-        return self._clipped(low, -1), self._clipped(high, 1)
+        return self._clipped(low.as_integer_ratio(), -1), self._clipped(high.as_integer_ratio(), 1)
 
     def around(self, center: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         """The interval between two positions about an estimate, clipped to the range and never of no width for that.
@@ -79,9 +79,19 @@ class Units:
             low = Fraction(low) - (center - 1)
         return self.interval(low, high)
 
-    def _clipped(self, position: float | Fraction, side: int) -> float:
-        """The number at a position, moved by the rounding to one side."""
-        over, under = position.as_integer_ratio()
+    def interval_about(self, center: Fraction, below: float, above: float, parts: int = 1) -> tuple[float, float]:
+        """`around` from `center - below` to `center + above`, all three counted in `parts` of the range; exact."""
+        over, under = center.numerator, center.denominator * parts
+        (less, of_less), (more, of_more) = below.as_integer_ratio(), above.as_integer_ratio()
+        low, high = min(over, under), max(over, 0)  # of an estimate outside the range, the nearer bound for one end
+        return (
+            self._clipped((low * of_less - less * center.denominator, under * of_less), -1),
+            self._clipped((high * of_more + more * center.denominator, under * of_more), 1),
+        )
+
+    def _clipped(self, position: tuple[int, int], side: int) -> float:
+        """The number at a position, a ratio, moved by the rounding to one side."""
+        over, under = position
         rounded, of = self._whole[3:]
         over, under = over * of + side * rounded * under, under * of
         if over <= 0:

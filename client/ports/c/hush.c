@@ -14,8 +14,8 @@ _Static_assert(CHAR_BIT == 8 && INT_MAX >= 0x7fffffff, "needs bytes of 8 bits an
 
 /* ---- unsigned integers of up to 2560 bits: enough for the difference of any two binary64 numbers
  *
- * All work in place, because each takes 328 bytes of the stack. A result that does not fit is `broken`, and so is all
- * that is made of it; whoever takes a number out looks. */
+ * All work in place, because each takes 328 bytes of the stack. A result that does not fit is `broken`, and so is
+ * every result that is computed from it; a function that reads a number out checks this. */
 
 enum { LIMBS = 80 };
 

@@ -280,7 +280,7 @@ static hush_status store_account(hush_device *device, const char *name)
         put(to + T_REPORTS + 2 * i, from->memory.reports[i], 2);
     }
     hush_status status = store(device, name, T_REPORTS + 2 * reports);
-    from->name[0] = 0; /* read again: after a failure nobody knows which one is there */
+    from->name[0] = 0; /* read again: after a failure it may be the old or the new one */
     return status;
 }
 

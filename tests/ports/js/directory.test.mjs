@@ -18,7 +18,7 @@ async function read(storage) {
 const records = (directory) => fs.readdirSync(directory).filter((name) => name.endsWith(".record")).sort();
 const SRC = new URL("../../../client/ports/js/src/node.js", import.meta.url);
 
-/** A process that opens the directory, says so, and holds it until it is killed. */
+/** A process that opens the directory, prints a line, and holds it until it is killed. */
 async function holder(directory) {
   const script = `import { openDirectory } from "${SRC}"; await openDirectory(${JSON.stringify(directory)}); console.log("open"); setInterval(() => {}, 1e6);`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["ignore", "pipe", "inherit"] });

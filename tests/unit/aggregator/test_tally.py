@@ -85,7 +85,7 @@ def test_three_shards_of_any_mechanism_give_one_tally_and_one_estimate(name: str
     shards = [fold(asked.randomizer, part) for part in (bodies[:7], bodies[7:40], bodies[40:])]
     together = fold(asked.randomizer, bodies)
     assert len(together.moments) == columns(asked.randomizer)
-    check(asked.randomizer, together)
+    check(asked.randomizer, [together])
     expected = estimate(asked, together, 0.9)
     for first, second, third in permutations(shards):
         merged = Tally().merge(first).merge(second).merge(third)

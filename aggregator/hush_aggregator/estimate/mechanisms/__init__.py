@@ -3,7 +3,7 @@
 Under several epsilons a tally has for each offer the number of reports, and then the sums of its mechanism.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -102,12 +102,15 @@ def parts_of(randomizer: Mechanism | Offers, tally: Tally) -> list[tuple[Mechani
     return parts
 
 
-def check(randomizer: Mechanism | Offers, tally: Tally) -> None:
+def check(randomizer: Mechanism | Offers, tallies: Iterable[Tally]) -> None:
     """Raise ValueError for a tally that this mechanism's reports cannot give: as a rule another task's."""
-    if len(tally.moments) != columns(randomizer) or not _possible(randomizer, tally):
-        raise ValueError(
-            f"a tally of {tally.n} reports and {len(tally.moments)} sums does not belong to this {randomizer.name} task"
-        )
+    expected = columns(randomizer)
+    for tally in tallies:
+        if len(tally.moments) != expected or not _possible(randomizer, tally):
+            raise ValueError(
+                f"a tally of {tally.n} reports and {len(tally.moments)} sums does not belong to this "
+                f"{randomizer.name} task"
+            )
 
 
 def _possible(randomizer: Mechanism | Offers, tally: Tally) -> bool:

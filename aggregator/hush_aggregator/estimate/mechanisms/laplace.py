@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import ceil, exp, log, sinh, sqrt
+from math import ceil, exp, isfinite, log, sinh, sqrt
 from operator import ne
 
 import numpy as np
@@ -72,11 +72,16 @@ class _Mean:
     @cached_property
     def center(self) -> Fraction:
         """In steps."""
+        if len(self.parts) == 1:
+            ((_, tally),) = self.parts
+            return Fraction(tally.moments[0], tally.n)
         means = (Fraction(tally.moments[0], tally.n) for _, tally in self.parts)
         return sum((w * mean for w, mean in zip(self.weights, means, strict=True)), Fraction(0))
 
     @cached_property
     def shares(self) -> list[float]:
+        if len(self.parts) == 1:
+            return [1 / self.parts[0][1].n]
         return [float(weight / tally.n) for weight, (_, tally) in zip(self.weights, self.parts, strict=True)]
 
     @cached_property
@@ -124,15 +129,14 @@ def estimate_mean(
     found: dict[str, Interval] = {}
     methods: dict[str, str] = {}
     for target, (mean, make) in makers.items():
-        made = attempt(failures, target, make, lambda made: made[0])
+        made = attempt(failures, target, make, lambda made: isfinite(made[0]))
         if made is not None:
-            ends = ((mean.center - Fraction(made[0])) / steps, (mean.center + Fraction(made[0])) / steps)
-            found[target] = units.around(mean.center / steps, *ends)
-            methods[target] = made[1]
+            half, methods[target] = made
+            found[target] = units.interval_about(mean.center, half, half, steps)
     part = PartEstimate(
         n=n,
-        mean=units.value(plain.center / steps),
-        stderr={target: units.length(Fraction(sqrt(variance)) / steps) for target, variance in spreads.items()},
+        mean=units.value(plain.center, steps),
+        stderr={target: units.length(sqrt(variance), steps) for target, variance in spreads.items()},
         worst_case_bias=_bias(n, reach, units),
         intervals=found,
         methods=methods,
@@ -151,7 +155,7 @@ def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
 def _about(pooled: _Mean, units: Units) -> PooledMean:
     named = zip(pooled.weights, pooled.parts, strict=True)
     return PooledMean(
-        mean=units.value(pooled.center / pooled.parts[0][0].steps),
+        mean=units.value(pooled.center, pooled.parts[0][0].steps),
         weights={decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
         assumes="the choice of an epsilon is unrelated to the value",
     )
@@ -247,10 +251,10 @@ def _winsorised(parts: Sequence[Part], units: Units) -> WinsorisedMean:
         loss += tally.n / n * exp(-beyond * h) / (2 * sinh(h))
         reach = max(reach, beyond)
     return WinsorisedMean(
-        mean=units.value(Fraction(total, n * steps)),
+        mean=units.value(Fraction(total), n * steps),
         touched=touched,
-        threshold=units.length(Fraction(reach, steps)),
-        bias_bound=units.length(Fraction(loss) / steps),
+        threshold=units.length(reach, steps),
+        bias_bound=units.length(loss, steps),
     )
 
 

@@ -8,12 +8,12 @@ An interval that fails, or has an end that is not finite, is absent. `failures` 
 everything else of the estimate stays.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 NOT_FINITE = "not_finite"
 """The interval came out as NaN or infinite, or its arithmetic overflowed."""
@@ -51,11 +51,18 @@ def underflow(place: str) -> Iterator[None]:
         yield
 
 
-def attempt(failures: dict[str, str], target: str, make: Callable[[], T], ends: Callable[[T], ArrayLike]) -> T | None:
-    """What `make` gives, or None and an entry in `failures` if it raises or one of `ends` is not finite."""
+def are_finite(ends: Iterable[float]) -> bool:
+    """Return whether no number is infinite or NaN."""
+    return all(map(isfinite, ends))
+
+
+def attempt(
+    failures: dict[str, str], target: str, make: Callable[[], T], is_sound: Callable[[T], bool | np.bool_]
+) -> T | None:
+    """Return what `make` returns; None, with an entry in `failures`, if it raises or its result is not sound."""
     try:
         made = make()
-        if np.isfinite(np.asarray(ends(made), dtype=float)).all():
+        if is_sound(made):
             return made
         failures[target] = NOT_FINITE
     except ArithmeticError:  # overflow, division by zero, numpy's FloatingPointError
