@@ -426,6 +426,42 @@ test("a source is asked once in each round, and what it does decides nothing", a
   }
 });
 
+test("each of many tasks takes a few steps on the storage, and no step for the others", async () => {
+  const many = Array.from({ length: 60 }, (_, i) => ({ ...HEIGHTS, id: `heights-${i}`, purpose: `Sizing ${i}` }));
+  const broker = brokerWith(...many), storage = memory(), device = await deviceAt(broker, { storage });
+  const { update } = storage;
+  let steps = 0;
+  storage.update = (step) => update((steps++, step));
+  for (const { id } of many) void device.answerEachRound(id, () => 172, { sourceTimeout: 0 });
+  await until(() => broker.received.length === many.length, 20000);
+  await device.flush();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.ok(steps < 10 * many.length, `${steps} steps for ${many.length} tasks`);
+  await device.close();
+});
+
+test("answers that wait at the same time look once each whether they have arrived", async () => {
+  const many = Array.from({ length: 60 }, (_, i) => ({ ...HEIGHTS, id: `heights-${i}`, purpose: `Sizing ${i}` }));
+  const broker = brokerWith(...many), storage = memory(), device = await deviceAt(broker, { storage });
+  const { update } = storage;
+  let steps = 0;
+  storage.update = (step) => update((steps++, step));
+  const receipts = await Promise.all(many.map(({ id }) => device.answer(id, 172)));
+  assert.deepEqual(new Set(receipts.map((it) => it.status)), new Set(["sent"]));
+  assert.ok(steps < 10 * many.length, `${steps} steps for ${many.length} tasks`);
+  await device.close();
+});
+
+test("a record that is damaged while the device runs stops it", async () => {
+  const storage = memory(), device = await deviceAt(brokerWith(HEIGHTS, DAILY), { storage });
+  await device.answer("heights", 172);
+  const bytes = storage.records.get("task.heights").slice();
+  bytes[bytes.length - 20] ^= 1;
+  storage.records.set("task.heights", bytes);
+  await assert.rejects(device.answer("daily", true), { status: "storage" });
+  await device.close().catch(() => {});
+});
+
 test("a task that cannot be read, or is refused, does not keep the next one under its id from being answered", async () => {
   const broker = new Broker(), at = { now: OPENS }, device = await deviceAt(broker, { at }), receipts = [];
   broker.publish("hush/v1/tasks/heights", new TextEncoder().encode("{"));

@@ -30,6 +30,7 @@ export class Device {
   #options; #storage; #open; #login; #sender; #place; #limits;
   #connection = null; #tasks = new Map(); #wanted = new Set(); #forbidden = new Set(); #listeners = new Set();
   #inFlight = new Set(); #acknowledged = new Map(); #resent = new Map(); #recalls = new Map(); #kept = new Set();
+  #parsed = new Map(); #unacknowledged = new Set();
   #version = 0; #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
 
   constructor({ url, storage, device, username, password, socketTo = webSocketTo, maxEpsilon = "4", lifetime = "4", total = null,
@@ -107,10 +108,14 @@ export class Device {
   async #update(step) {
     let result;
     await this.#storage.update((records) => {
-      const state = new State(records), about = { now: this.#now(), keep: this.#options.keep };
+      const state = new State(records, this.#parsed), about = { now: this.#now(), keep: this.#options.keep };
       state.expire(about);
       result = step(state, records);
-      this.waiting = [...state.tasks.values()].flatMap((it) => it.entries).filter((it) => !it.acked).length;
+      this.#unacknowledged.clear();
+      for (const { id, entries } of state.tasks.values()) {
+        for (const { round, acked } of entries) if (!acked) this.#unacknowledged.add(answerOf(id, round));
+      }
+      this.waiting = this.#unacknowledged.size;
       return [...state.changes(), ...(result?.store ?? [])];
     });
     return result;
@@ -227,23 +232,27 @@ export class Device {
   async #loadCached(id) {
     let payload = null;
     await this.#storage.update((records) => {
-      const found = records.get(CACHE + id), record = new State(records).tasks.get(id);
+      const found = records.get(CACHE + id), record = new State(records, this.#parsed).tasks.get(id);
       payload = found && record && this.#read(id, found).task && hex(this.#read(id, found).task.digest) === record.digest ? found : null;
       return [];
     });
     if (payload && !this.#tasks.has(id)) this.#tasks.set(id, { payload, isDelivered: false, ...this.#read(id, payload) });
   }
 
-  /** Wait for a change since that version, for so many milliseconds. */
-  #change(ms, since = this.#version) {
-    if (this.#version !== since) return Promise.resolve();
+  /**
+   * Wait for so many milliseconds at most, or until `isOver`: without it, for a change since that version.
+   * What waits for one task of many must not do its work at each change of another one.
+   */
+  #change(ms, since = this.#version, isOver = () => this.#version !== since) {
+    if (isOver()) return Promise.resolve();
     return new Promise((resolve) => {
-      const listener = () => {
+      const end = () => {
         clearTimeout(timer);
         this.#listeners.delete(listener);
         resolve();
       };
-      const timer = setTimeout(listener, Math.max(0, Math.min(ms, NAP_MS)));
+      const listener = () => (this.#closed || isOver()) && end();
+      const timer = setTimeout(end, Math.max(0, Math.min(ms, NAP_MS)));
       this.#listeners.add(listener);
     });
   }
@@ -272,11 +281,11 @@ export class Device {
     const receipt = await this.#decided(task, (state) => state.answer(task, value, about));
     if (receipt.status !== "queued") return receipt;
     this.#pump();
+    const isDone = () => !this.#unacknowledged.has(answerOf(id, receipt.round));
     while (!this.#closed) {
-      const seen = this.#version;
       if (!(await this.#isWaiting(id, receipt.round))) return copied(receipt, { status: "sent" });
       if (Date.now() >= end) break;
-      await this.#change(end - Date.now(), seen);
+      await this.#change(end - Date.now(), 0, isDone);
     }
     return receipt;
   }
@@ -342,18 +351,23 @@ export class Device {
   async answerEachRound(id, source, { sourceTimeout = 10, onReceipt = () => {} } = {}) {
     for (let told = ""; !this.#closed; ) {
       const seen = this.#version;
-      let task = null;
+      let task = null, known = null, isSettled = true;
       try {
         task = await this.task(id, { timeout: 60 });
+        known = this.#tasks.get(id);
         const open = await this.admit(id, { timeout: 60 });
         if (open.status === "open") await this.#answerFrom(task, source, sourceTimeout, onReceipt);
         const refusal = open.status === "refused" ? `${open.reason} ${hex(task.digest)}` : "";
         if (refusal && refusal !== told) onReceipt(open);
         told = refusal;
+        isSettled = open.reason !== "full";
       } catch (error) {
-        if (error.status === "storage") throw error; // of the others, the next payload or connection may be right
+        if (error.status === "storage") throw error;
+        isSettled = false; // the next payload or connection may be right
       }
-      await this.#change(untilNextRound(task, this.#now()), seen);
+      if (this.#closed) break;
+      const isOther = () => this.#tasks.get(id) !== known;
+      await this.#change(untilNextRound(task, this.#now()), seen, isSettled ? isOther : undefined);
     }
   }
 
@@ -519,6 +533,7 @@ export class Device {
 }
 
 const areSame = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+const answerOf = (id, round) => `${id} ${round}`;
 const keyOf = ({ id, round, isRecalled: isAgain }) => `${id} ${round} ${isAgain}`;
 const said = (task, body) => ({ body: body && body.map(Number), text: body && reportedText(task, body) });
 const copied = (receipt, changes) => Object.defineProperty({ ...receipt, ...changes }, "value", { value: receipt.value });

@@ -44,13 +44,29 @@ function writeRecord(record) {
   return encode(`${hex(sha256(encode(json)))}\n${json}`);
 }
 
-/** All records of tasks in a storage, by task; throws a HushError "storage" if one is damaged. */
+/** Whether two records have the same bytes; a plain loop, for every step compares all of them. */
+function areSame(a, b) {
+  if (a === b) return true;
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+/**
+ * All records of tasks in a storage, by task; throws a HushError "storage" if one is damaged.
+ *
+ * `known` is a map that one device keeps: what it has parsed, with the bytes. A record with the same bytes is not hashed
+ * and parsed again, for each step reads all of them. Records are never changed in place.
+ */
 export class State {
-  constructor(records) {
+  constructor(records, known = new Map()) {
     this.tasks = new Map();
     this.changed = new Set();
     for (const [name, bytes] of records) {
-      if (name.startsWith(PREFIX)) this.tasks.set(name.slice(PREFIX.length), readRecord(name, bytes));
+      if (!name.startsWith(PREFIX)) continue;
+      let found = known.get(name);
+      if (!found || !areSame(found.bytes, bytes)) known.set(name, (found = { bytes, record: readRecord(name, bytes) }));
+      this.tasks.set(name.slice(PREFIX.length), found.record);
     }
   }
 
