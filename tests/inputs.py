@@ -304,7 +304,9 @@ CALLS: tuple[Call, ...] = (
     Call(
         "poll",
         {"QUESTION": "Tea?", "--yes-no": "", "--bind": "127.0.0.1", "--port": "0"}
-        | {"--broker": f"mqtt://{CLOSED}", "--websocket": f"ws://{CLOSED}"},
+        | {"--broker": f"mqtt://{CLOSED}", "--websocket": f"ws://{CLOSED}", "--logins": "logins"}
+        | {"--user": "alice", "--password-file": "password"},
+        files={**FILES, "logins": b"phone-1:one\n"},
     ),
     Call("poll", {"QUESTION": "Tea?", "--labels": "tea,water", "--bind": "127.0.0.1", "--port": "0", "--json": ""}),
     Call("tour", {}),

@@ -128,6 +128,24 @@ async def test_no_estimate_is_shown_below_ten_answers_and_all_are_counted(device
     assert "anytime" in ended.result.intervals
 
 
+async def test_the_screen_shows_the_share_of_each_label_in_the_order_of_the_question(devices: Path) -> None:
+    labels = ["on foot", "bicycle", "bus", "car"]
+    task = make_question("How did you come here?", {"kind": "category", "labels": labels}, "2")
+    async with running(asking(task)) as poll:
+        await asyncio.gather(*(poll.answer(devices, labels[number % 4], task.id) for number in range(10)))
+
+        async def shows() -> bool:
+            return '<table class="parts categories">' in (await poll.get(f"{poll.path}screen/figures"))[1]
+
+        await poll.until(shows)
+        for path in ("screen", "screen/figures"):
+            status, text = await poll.get(f"{poll.path}{path}")
+            assert status == 200
+            places = [text.index(label, text.index("<tbody>")) for label in labels]
+            assert places == sorted(places)
+            assert "#order" not in text  # a screen has no links to sort by
+
+
 async def test_without_the_code_nothing_is_shown_and_nothing_is_taken(devices: Path) -> None:
     async with running(asking(HOURS)) as poll:
         status, text = await poll.get("/")
@@ -259,7 +277,7 @@ async def test_phones_answer_at_a_real_broker(devices: Path, tmp_path: Path) -> 
     real.start()
     try:
         socket = f"ws://127.0.0.1:{websockets}/mqtt"
-        async with running(asking(HOURS, broker=BrokerUrl.parse(real.url), websocket=socket)) as poll:
+        async with running(asking(HOURS, broker=BrokerUrl.parse(real.url), websocket=BrokerUrl.parse(socket))) as poll:
             _, text = await poll.get(poll.path)
             assert f'data-broker="{socket}"' in text
             assert f"ws://127.0.0.1:{poll.port} ws://127.0.0.1:{websockets};" in text

@@ -14,7 +14,7 @@ import segno
 import typer
 
 from hush_aggregator.store.location import parse_store, store_file
-from hush_common.broker_url import BrokerUrl, is_loopback
+from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, is_loopback
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.task import parse_interval
 from hush_common.terminal import show
@@ -81,6 +81,11 @@ def poll(
     websocket: Annotated[
         str | None, value_option("URL", "Where phones reach that broker: wss://[user[:password]@]host:port.")
     ] = None,
+    logins: Annotated[
+        Path | None, value_option("FILE", "Lines with user:password for that broker; each phone gets its own.")
+    ] = None,
+    user: Annotated[str, value_option("NAME", USER_HELP)] = "",
+    password_file: Annotated[Path | None, value_option("FILE", LOGIN_FILE_HELP)] = None,
     out: Annotated[Path | None, value_option("DIR", "Write the results there, as JSON and as pictures.")] = None,
     theme: ThemeOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the results at the end.")] = False,
@@ -102,7 +107,8 @@ def poll(
         _bind(bind),
         port,
         None if store is None else store_file(parse_store(store), "hush poll counts into a SQLite file; name one"),
-        *_broker(broker, websocket),
+        *_broker(broker, websocket, logins, user, password_file),
+        logins,
     )
     stop, forward = asyncio.Event(), asyncio.Event()
     directory = None if out is None else prepare(out)
@@ -172,22 +178,31 @@ def _bind(text: str) -> str:
         ) from None
 
 
-def _broker(broker: str | None, websocket: str | None) -> tuple[BrokerUrl | None, str]:
+def _broker(
+    broker: str | None, websocket: str | None, logins: Path | None, user: str, password_file: Path | None
+) -> tuple[BrokerUrl | None, BrokerUrl | None]:
     if broker is None:
-        if websocket is not None:
-            raise OptionError("--websocket", "is for the phones of a real broker; name that with --broker")
-        return None, ""
+        options = {"--websocket": websocket, "--logins": logins, "--user": user, "--password-file": password_file}
+        for option, given in options.items():
+            if given:
+                raise OptionError(option, "is for a real broker; name that with --broker")
+        return None, None
     if websocket is None:
         raise OptionError("--websocket", "where do phones reach that broker? Write --websocket wss://host:port")
-    found = []
-    for option, text in (("--broker", broker), ("--websocket", websocket)):
-        try:
-            found.append(BrokerUrl.parse(text))
-        except BrokerError as error:
-            raise OptionError(option, str(error)) from None
-    if found[1].path is None:
+    try:
+        phones = BrokerUrl.parse(websocket)
+    except BrokerError as error:
+        raise OptionError("--websocket", str(error)) from None
+    if phones.path is None:
         raise OptionError("--websocket", "browsers speak MQTT over WebSockets only; write wss:// or ws://")
-    return found[0], websocket
+    if phones.cert is not None:
+        raise OptionError("--websocket", "a page cannot show a certificate; leave cert out, and give a password")
+    if logins is not None and phones.user is not None:
+        raise OptionError("--logins", "gives each phone a user; leave the one in --websocket out")
+    try:
+        return address(broker, {"user": user}, password_file), phones
+    except BrokerError as error:
+        raise OptionError("--broker", str(error)) from None
 
 
 def _announce(opened: Opened, settings: PollSettings, forward: asyncio.Event) -> None:

@@ -1,6 +1,7 @@
 """The pages of a poll: the participant's, the screen for the audience, and the one for a wrong code."""
 
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -13,6 +14,7 @@ from hush_aggregator.http.page.figures import PartsPage, RoundFigures
 from hush_aggregator.http.page.label import PrivacyLabel
 from hush_aggregator.http.page.view import TaskView
 from hush_common.formatting import exact
+from hush_simulations.poll.logins import Login
 from hush_simulations.poll.questions import RELEASE_FROM
 from hush_simulations.poll.scripts import digest, listing, scripts
 from hush_simulations.poll.server import Page
@@ -21,6 +23,7 @@ _ENVIRONMENT = template_environment(__package__)
 _ENVIRONMENT.filters["exact"] = exact
 _OWN = {"poll.css": "text/css; charset=utf-8", "screen.js": "text/javascript; charset=utf-8"}
 _SCRIPT = "text/javascript; charset=utf-8"
+_JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,16 @@ def _qr(address: str) -> bytes:
     return out.getvalue()
 
 
-def render_participant(views: Sequence[TaskView], base: str, broker: str) -> Page:
-    """Render the page on which a person answers; `broker` is its WebSocket, relative to the page or absolute."""
+def render_participant(views: Sequence[TaskView], base: str, broker: str, *, login: str = "") -> Page:
+    """Render the page on which a person answers.
+
+    `broker` is its WebSocket, relative to the page or absolute, and `login` where the page gets its own login.
+    """
     text = _ENVIRONMENT.get_template("poll.html").render(
         questions=[(view, PrivacyLabel.of(view)) for view in views],
         base=base,
         broker=broker,
+        login=login,
         modules=[name for name in scripts() if name != "poll.js"],
         digest=digest(),
         title=views[0].title if len(views) == 1 else "A poll",
@@ -93,6 +100,13 @@ def _questions(shown: Sequence[ShownQuestion]) -> list[tuple[ShownQuestion, Roun
         parts = None if figures is None else PartsPage.of(figures.parts, in_order=True)
         found.append((one, figures, parts))
     return found
+
+
+def login_page(login: Login | None) -> Page:
+    """Return the login of a browser for its page, or that there is none left."""
+    if login is None:
+        return Page(b"{}", _JSON, HTTPStatus.CONFLICT)
+    return Page(json.dumps({"user": login.user, "password": login.password}).encode(), _JSON)
 
 
 def render_refusal(base: str, *, is_wrong: bool) -> Page:

@@ -59,6 +59,10 @@ class Page:
 
 
 Route = Callable[[], Awaitable[Page]]
+LoginRoute = Callable[[str], Awaitable[Page]]
+"""Answers the request of a browser, by its name, for its login."""
+
+_BROWSER = "X-Hush-Browser"  # a header of its own: a page of another site may not send it without being asked first
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Site:
     refusal: Callable[[bool], Page]  # called with whether a wrong code was given
     public: Mapping[str, Page]  # what that page loads, by its path
     broker: tuple[str, int] | None  # where the embedded broker listens, behind the path `mqtt`
+    login: LoginRoute | None = None  # behind the path `login`; None if a page needs none from here
     elsewhere: str = ""  # the origin of a broker that phones reach by themselves, for the content security policy
 
     @property
@@ -133,10 +138,13 @@ class _Handler:
         name = parts.path[len(base) :]
         if name == "mqtt" and self._site.broker is not None:
             return self._admit(connection, request, known)
+        return self._response(await self._page(name, request), request, known)
+
+    async def _page(self, name: str, request: Request) -> Page:
+        if name == "login" and self._site.login is not None and _BROWSER in request.headers:
+            return await self._site.login(request.headers[_BROWSER])
         route = self._site.routes.get(name)
-        if route is None:
-            return self._response(Page(b"There is no such page.", "text/plain", HTTPStatus.NOT_FOUND), request, known)
-        return self._response(await route(), request, known)
+        return Page(b"There is no such page.", "text/plain", HTTPStatus.NOT_FOUND) if route is None else await route()
 
     async def _refuse(self, path: str, query: str) -> Response:
         if path in self._site.public:

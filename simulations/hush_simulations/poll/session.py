@@ -6,9 +6,10 @@ import secrets
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
@@ -27,16 +28,19 @@ from hush_common.errors import BrokerError, HushError, StoreError, TaskError, fl
 from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import estimate_topic, status_topic, task_topic
 from hush_simulations.brokers.embedded import OWNER, embedded_broker
+from hush_simulations.poll.logins import Logins
 from hush_simulations.poll.pages import (
     ShownQuestion,
     files_of_pages,
+    login_page,
     render_figures,
     render_participant,
     render_refusal,
     render_screen,
 )
 from hush_simulations.poll.questions import Questions
-from hush_simulations.poll.server import Page, Route, Site, listen, new_code, serving
+from hush_simulations.poll.server import LoginRoute, Page, Route, Site, listen, new_code, serving
+from hush_simulations.poll.websocket import address_for_browsers, check_websocket
 
 _UNDER_WAY_S = 1.5  # reports that phones sent before they learned that a question is closed
 _LOOK_S = 0.25
@@ -67,7 +71,8 @@ class PollSettings:
     port: int = 0  # a free one for 0
     store: Path | None = None  # None for one that is deleted at the end
     broker: BrokerUrl | None = None  # None for the embedded one
-    websocket: str = ""  # where phones reach that broker
+    websocket: BrokerUrl | None = None  # where phones reach that broker
+    logins: Path | None = None  # of the phones there, one for each; None for the one in `websocket`, which they share
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +143,19 @@ async def run_poll(
     with (
         listen(settings.bind, settings.port) as listener,
         tempfile.TemporaryDirectory(prefix="hush-poll-", ignore_cleanup_errors=True) as directory,
+        ExitStack() as stack,
     ):
+        logins = None if settings.logins is None else stack.enter_context(closing(Logins(settings.logins)))
         path = settings.store or Path(directory) / "poll.sqlite"
         store = await asyncio.to_thread(SqliteStore, path)
         try:
             async with _broker(settings) as url:
+                if settings.websocket is not None:
+                    await check_websocket(settings.websocket, None if logins is None else logins.free)
                 with open_editor(path) as editor:
-                    return await _Poll(settings, listener, store, editor, url).run(stop, forward, on_open)
+                    return await _Poll(settings, listener, store, editor, url, logins=logins).run(
+                        stop, forward, on_open
+                    )
         except BaseExceptionGroup as errors:
             raise next((one for one in flatten_group(errors) if isinstance(one, HushError)), errors) from errors
         finally:
@@ -166,8 +177,16 @@ async def _broker(settings: PollSettings) -> AsyncIterator[BrokerUrl]:
 
 class _Poll:
     def __init__(
-        self, settings: PollSettings, listener: socket.socket, store: SqliteStore, editor: StoreEditor, url: BrokerUrl
+        self,
+        settings: PollSettings,
+        listener: socket.socket,
+        store: SqliteStore,
+        editor: StoreEditor,
+        url: BrokerUrl,
+        *,
+        logins: Logins | None,
     ) -> None:
+        self._logins = logins
         self._settings, self._listener, self._editor, self._url = settings, listener, editor, url
         self._tasks = [_stored(editor, task) for task in settings.questions.tasks]
         self._figures = _Figures(editor)
@@ -211,7 +230,10 @@ class _Poll:
         address = f"http://{_host_of(settings.bind)}:{port}{base}"
         common = files_of_pages(address)
         views = [TaskView(task, TaskState.OPEN, Origin.COMMAND, ended=False, now=utc_now()) for task in self._tasks]
-        participant = render_participant(views, base, settings.websocket or f"{base}mqtt")
+        broker, login = f"{base}mqtt", "" if self._logins is None else f"{base}login"
+        if settings.websocket is not None:
+            broker = address_for_browsers(settings.websocket)
+        participant = render_participant(views, base, broker, login=login)
 
         async def screen() -> Page:
             return render_screen(await self._figures.read(), base, address)
@@ -226,7 +248,8 @@ class _Poll:
             lambda is_wrong: render_refusal("/", is_wrong=is_wrong),
             {f"/{name}": page for name, page in common.items() if name.startswith("assets/")},
             (self._url.host, self._url.port) if settings.broker is None else None,
-            settings.websocket and origin_of(settings.websocket),
+            None if self._logins is None else _login_route(self._logins),
+            "" if settings.websocket is None else origin_of(broker),
         )
         async with serving(site, self._listener):
             yield Opened(address, f"{address}screen")
@@ -301,6 +324,19 @@ def _stored(store: StoreEditor, task: Task) -> Task:
                 store.set_state(stored.id, TaskState.OPEN)
                 return stored
     return task
+
+
+def _login_route(logins: Logins) -> LoginRoute:
+    lock = asyncio.Lock()
+
+    async def route(browser: str) -> Page:
+        try:
+            async with lock:
+                return login_page(await asyncio.to_thread(logins.of, browser))
+        except ValueError:
+            return Page(b"", status=HTTPStatus.BAD_REQUEST)
+
+    return route
 
 
 def _constant(page: Page) -> Route:

@@ -16,6 +16,7 @@ const REFUSED = {
   storage: "Your browser does not let this page store anything. Then it could answer twice, so it does not answer. "
     + "Leave the private window, or allow this page to store data.",
 };
+const FULL = "All places of this poll are taken. Nothing was asked or sent.";
 const PEOPLE = { number: "people with every answer send such numbers", bit: "people with either answer send it",
   category: "people with every answer send it" };
 
@@ -24,6 +25,24 @@ function ownName() {
   let name = localStorage.getItem(NAME);
   if (!/^[0-9a-f]{32}$/.test(name ?? "")) localStorage.setItem(NAME, (name = hex(systemRandom(16))));
   return name;
+}
+
+/** The login that this browser has on the broker of the poll; none where the broker needs none, null where none is left. */
+async function ownLogin(name) {
+  const { login } = document.body.dataset;
+  if (!login) return {};
+  for (;;) {
+    try {
+      const answer = await fetch(login, { cache: "no-store", headers: { "X-Hush-Browser": name } });
+      if (answer.status === 409) return null;
+      if (answer.ok) {
+        const { user, password } = await answer.json();
+        return { username: user, password };
+      }
+    } catch { /* no connection: the next attempt may have one */ }
+    connection.textContent = "No connection; trying again …";
+    await new Promise((resolve) => { setTimeout(resolve, TRY_MS); });
+  }
 }
 
 /** Text with a narrow gap between thousands. */
@@ -149,13 +168,18 @@ async function start() {
   const url = new URL(document.body.dataset.broker, location.href);
   url.protocol = url.protocol.replace("http", "ws");
   let device;
+  const refuseAll = (text) => {
+    connection.textContent = "";
+    waiting.textContent = text;
+    waiting.classList.add("warning");
+  };
   try {
-    device = new Device({ url: url.href, storage: await openIndexedDB("hush-poll"), device: ownName(), spread: 0, onChange: follow });
+    const name = ownName(), storage = await openIndexedDB("hush-poll"), login = await ownLogin(name);
+    if (!login) return refuseAll(FULL);
+    device = new Device({ url: url.href, storage, device: name, spread: 0, onChange: follow, ...login });
     await device.open();
   } catch (error) {
-    connection.textContent = "";
-    waiting.textContent = REFUSED.storage;
-    waiting.classList.add("warning");
+    refuseAll(REFUSED.storage);
     throw error;
   }
   for (const question of questions) {
@@ -173,6 +197,7 @@ async function start() {
       waiting.textContent = "No question is open. If the poll goes on, the next one appears here by itself.";
     }
   }, TRY_MS);
+  return undefined;
 }
 
 await start();
