@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import Authority
 from port_programs import PORTS
-from servers import Mosquitto, need
+from servers import Mosquitto, free_port, need
 from serving import estimate, serving
 
 from hush_common.wire import Frame, decode
@@ -129,6 +130,32 @@ def test_a_device_answers_each_round_of_a_task(mosquitto: Mosquitto, tmp_path: P
         assert process.returncode == 0
     assert [one["status"] for one in receipts] == ["queued"] * 3
     assert len({one["round"] for one in receipts}) == 3
+
+
+@pytest.mark.timeout(120)
+def test_a_device_in_node_answers_over_tls_and_only_to_a_broker_whose_certificate_it_trusts(tmp_path: Path) -> None:
+    authority, stranger, port = Authority(tmp_path), Authority(tmp_path, "stranger"), free_port()
+    certificate, key = authority.issue("broker", host="127.0.0.1")
+    broker = Mosquitto(tmp_path, listeners={port: f"certfile {certificate}\nkeyfile {key}"})
+    broker.start()
+    try:
+        publish(broker, TASK)
+        common = [need("node"), str(PROGRAM), f"mqtts://127.0.0.1:{port}", "--device", "d1", "--task", "heights"]
+        common += ["--value", "172", "--once", "--spread", "0"]
+        for ca, timeout, expected in ((authority, "30", 0), (stranger, "1", 1)):
+            state = tmp_path / f"state-{expected}"
+            command = [*common, "--ca", str(ca.pem), "--state", str(state), "--timeout", timeout]
+            run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            assert run.returncode == expected, run.stderr
+            if expected == 0:
+                assert json.loads(run.stdout)["status"] == "sent"
+                assert run.stderr == ""
+            else:
+                assert run.stdout == ""
+                assert "no connection: unable to verify the first certificate" in run.stderr
+                assert list(state.glob("*.record")) == []  # nothing was charged
+    finally:
+        broker.stop()
 
 
 @pytest.mark.parametrize(

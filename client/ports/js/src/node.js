@@ -1,6 +1,6 @@
 // hush in node: import { Device, openDirectory, socketTo } from "hush-ldp/node".
 import * as fs from "node:fs";
-import { connect as connectTcp } from "node:net";
+import { connect as connectTcp, isIP } from "node:net";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -19,13 +19,19 @@ export function socketTo(url, tls = {}) {
   need(["mqtt:", "mqtts:"].includes(protocol), "argument", "the address does not begin with mqtt://, mqtts://, ws:// or wss://");
   const isSecure = protocol === "mqtts:", host = named.replace(/^\[|\]$/g, ""), where = { host, port: Number(port) || (isSecure ? 8883 : 1883) };
   return ({ onData, onClose }) => new Promise((resolve, reject) => {
-    const ready = () => resolve({ send: (bytes) => socket.write(bytes), close: () => socket.destroy() });
-    const socket = isSecure ? connectTls({ servername: host, ...where, ...tls }, ready) : connectTcp(where, ready);
+    let isOpen = false;
+    const ready = () => {
+      isOpen = true;
+      resolve({ send: (bytes) => socket.write(bytes), close: () => socket.destroy() });
+    };
+    const name = isIP(host) ? {} : { servername: host }; // an address is no name; the certificate must have it all the same
+    const socket = isSecure ? connectTls({ ...name, ...where, ...tls }, ready) : connectTcp(where, ready);
     socket.setNoDelay(true);
     socket.on("data", onData);
     socket.on("error", (error) => {
-      reject(new HushError("network", `no connection: ${error.message}`));
-      onClose(`the connection was lost: ${error.message}`);
+      const failed = new HushError("network", `${isOpen ? "the connection was lost" : "no connection"}: ${error.message}`);
+      reject(failed);
+      onClose(failed);
     });
     socket.on("close", () => onClose("the connection was lost"));
   });
