@@ -11,6 +11,7 @@ from hush_common.task import Task
 
 LIMIT = os.environ["HUSH_MAX_EPSILON"]
 TASKS = os.environ["HUSH_TASK"].split(",")
+SOURCE_TIMEOUT = float(os.environ.get("HUSH_SOURCE_TIMEOUT", "0.1"))
 
 
 def value(domain: Domain) -> object:
@@ -30,7 +31,7 @@ async def main() -> None:
         def answer(task: Task) -> None:
             if task.id in TASKS and task.id not in answered:
                 answered.add(task.id)
-                client.answer(task.id, partial(value, task.domain), source_timeout=0.1)
+                client.answer(task.id, partial(value, task.domain), source_timeout=SOURCE_TIMEOUT)
 
         client.on_task(answer)
         await asyncio.Event().wait()

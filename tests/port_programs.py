@@ -149,12 +149,13 @@ def compiled(
 
 
 def compiled_device(
-    directory: Path, main: Path, *, device: Path = C_PORT / "hush_device.c", sanitized: bool = True
+    directory: Path, main: Path, *, device: Path | None = None, port: Path = C_PORT, sanitized: bool = True
 ) -> Path:
-    """A program with the device part of the C port, with the limits of an ordinary build."""
-    sources = [C_PORT / "hush.c", *([C_PORT / "hush_file.c"] if main.parent == C_PORT else [])]
+    """A program with the device part of the C port, with the limits of an ordinary build; `port` has its sources."""
+    sources = [port / "hush.c", *([port / "hush_file.c"] if main.parent == port else [])]
     options = ["-O2", *map(str, sources)] if not sanitized else [*map(str, sources)]
-    return compiled(directory, main=main, library=device, sanitized=sanitized, options=options)
+    library = port / "hush_device.c" if device is None else device
+    return compiled(directory, main=main, library=library, sanitized=sanitized, options=options)
 
 
 @cache

@@ -195,7 +195,7 @@ def test_a_command_that_cannot_be_started_is_named_without_its_arguments() -> No
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("language", fleet.LANGUAGES)
+@pytest.mark.parametrize("language", fleet.PROGRAMS)
 def test_a_device_of_ours_conforms(language: str, tmp_path: Path) -> None:
     if language == "c":
         compiled_device(tmp_path, C_PORT / "hush_line.c", sanitized=False)

@@ -2,16 +2,14 @@
 
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser_site import served_page
 from page_browser import browsing
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from port_cases import VECTORS
@@ -43,30 +41,11 @@ TASK = {
 }
 
 
-class Handler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-    def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-store")
-        super().end_headers()
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory = tmp_path_factory.mktemp("site")
-    (directory / "index.html").write_text(PAGE, encoding="utf-8")
-    (directory / "hush").mkdir()
-    for name, path in browser_modules().items():
-        (directory / "hush" / name).write_bytes(path.read_bytes())
     port = free_port()
-    server = ThreadingHTTPServer(("127.0.0.1", port), partial(Handler, directory=str(directory)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://{HOST}:{port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join(10)
+    with served_page(tmp_path_factory.mktemp("site"), PAGE, browser_modules(), port):
+        yield f"http://{HOST}:{port}/"
 
 
 @pytest.fixture(scope="module")

@@ -97,14 +97,14 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         yield Asked(case, answer.topic, encode_frame((answer.report,)), task.id)
 
 
-def built(directory: Path, processor: str, main: str, ram: str = "16K") -> Path:
+def built(directory: Path, processor: str, main: str, ram: str = "16K", switches: str = "") -> Path:
     """A program with its start for a processor."""
     program = directory / f"{main}.elf"
     files = [SOURCES / "start.c", SOURCES / f"{main}.c", *sorted(C_PORT.glob("hush*.c"))]
     files = [file for file in files if file.name not in HOSTED]
     command = [need("arm-none-eabi-gcc"), f"-mcpu={processor}", *FLAGS.split(), "-DHUSH_NO_OS_RANDOM", f"-I{C_PORT}"]
     command += [f"-I{SOURCES}", f"-I{directory}", *LINK.split(), f"-Wl,--defsym=ram_bytes={ram}"]
-    command += ["-T", str(SOURCES / "link.ld"), *map(str, files)]
+    command += [*switches.split(), "-T", str(SOURCES / "link.ld"), *map(str, files)]
     run = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[:4000]
     return program
@@ -177,14 +177,38 @@ def test_the_stack_is_within_what_is_documented(facts: Mapping[str, int]) -> Non
     assert storage <= SLACK * documented()["stack of the storage in flash, at most"]
 
 
+def flash_of(program: Path) -> int:
+    """Its text and data, in bytes."""
+    size = subprocess.run([need("arm-none-eabi-size"), program], capture_output=True, text=True, check=True).stdout
+    return sum(map(int, size.splitlines()[1].split()[:2]))
+
+
 @pytest.mark.parametrize("processor", MACHINES)
 def test_an_application_links_no_more_than_is_documented_and_no_heap(processor: str, tmp_path: Path) -> None:
     program = built(tmp_path, processor, "application")
-    size = subprocess.run([need("arm-none-eabi-size"), program], capture_output=True, text=True, check=True).stdout
-    text, data = map(int, size.splitlines()[1].split()[:2])
-    assert 10_000 < text + data <= SLACK * documented()[f"flash, {processor}"]
+    assert 10_000 < flash_of(program) <= SLACK * documented()[f"flash, {processor}"]
     names = subprocess.run([need("arm-none-eabi-nm"), program], capture_output=True, text=True, check=True).stdout
     assert not HEAP & set(names.split())
+
+
+NUMBERS_AND_BITS = ("VECTOR", "SUBSET_SELECTION", "COINS", "STICKY")
+LEFT_OUT = {
+    "without vector and subset_selection, no messages": ("VECTOR", "SUBSET_SELECTION"),
+    "numbers and bits, no messages": NUMBERS_AND_BITS,
+    "laplace and one coin, no messages": (*NUMBERS_AND_BITS, "TABLE", "MULTILEVEL"),
+}
+
+
+@pytest.mark.parametrize("build", LEFT_OUT)
+def test_what_is_left_out_is_not_linked(build: str, tmp_path: Path) -> None:
+    """The build is as much smaller than the whole port as the guide has it, and fits into 32 KiB."""
+    sizes = []
+    for left_out in ((), LEFT_OUT[build]):
+        switches = " ".join(["-DWITHOUT_MESSAGES", *(f"-DHUSH_WITHOUT_{name}" for name in left_out)])
+        sizes.append(flash_of(built(tmp_path, "cortex-m3", "application", switches=switches)))
+    saved = documented()["everything, no messages"] - documented()[build]
+    assert sizes[0] - sizes[1] >= saved / SLACK
+    assert documented()[build] <= 32 * 1024
 
 
 def test_the_tables_of_the_guide_are_those_of_hush() -> None:

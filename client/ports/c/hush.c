@@ -10,6 +10,31 @@
 #define APART
 #endif
 
+/* What the build has, as constants: the compiler checks all code, and drops what is never reached. */
+enum {
+    HAS_LAPLACE = !HUSH_WITHOUT_LAPLACE,
+    HAS_MULTILEVEL = !HUSH_WITHOUT_MULTILEVEL,
+    HAS_TABLE = !HUSH_WITHOUT_TABLE,
+    HAS_RESPONSE = !HUSH_WITHOUT_RANDOMIZED_RESPONSE,
+    HAS_COINS = HAS_RESPONSE && !HUSH_WITHOUT_COINS,
+    HAS_SUBSET = !HUSH_WITHOUT_SUBSET_SELECTION,
+    HAS_VECTOR = !HUSH_WITHOUT_VECTOR,
+    HAS_STICKY = !HUSH_WITHOUT_STICKY && (HAS_MULTILEVEL || HAS_RESPONSE),
+    HERE = HAS_LAPLACE << HUSH_LAPLACE | HAS_MULTILEVEL << HUSH_MULTILEVEL | HAS_TABLE << HUSH_TABLE |
+           HAS_RESPONSE << HUSH_RANDOMIZED_RESPONSE | HAS_SUBSET << HUSH_SUBSET_SELECTION | HAS_VECTOR << HUSH_VECTOR
+};
+
+static bool is_here(hush_mechanism mechanism)
+{
+    return (unsigned)HERE >> mechanism & 1;
+}
+
+/* Whether a task has this mechanism, and the build too. */
+static bool is_by(const hush_task *task, hush_mechanism mechanism)
+{
+    return is_here(mechanism) && task->mechanism == mechanism;
+}
+
 _Static_assert(CHAR_BIT == 8 && INT_MAX >= 0x7fffffff, "needs bytes of 8 bits and an int of 32");
 
 /* ---- unsigned integers of up to 2560 bits: enough for the difference of any two binary64 numbers
@@ -1556,12 +1581,12 @@ static hush_status read_domain_field(reader *from, unsigned field, void *to)
     case FIELD_KIND:
         return read_kind(from, &made->kind);
     case FIELD_LABELS:
-        return read_parts(from, made, read_label_element);
+        return HAS_SUBSET ? read_parts(from, made, read_label_element) : HUSH_MECHANISM;
     case FIELD_COORDINATES:
-        return read_parts(from, made, read_coordinate_element);
+        return HAS_VECTOR ? read_parts(from, made, read_coordinate_element) : HUSH_MECHANISM;
     case FIELD_OTHER:
         made->task->at.other = place_of(from, made);
-        return read_label(from, &label);
+        return HAS_SUBSET ? read_label(from, &label) : HUSH_MECHANISM;
     default:
         return read_range(from, field, &made->task->lower, &made->task->upper);
     }
@@ -1587,12 +1612,12 @@ APART static hush_status check_domain(const draft *made)
     case KIND_NUMBER:
         return are_bounds(&task->lower, &task->upper) ? HUSH_OK : HUSH_TASK;
     case KIND_CATEGORY:
-        if (task->parts < 2 || (task->at.other && place_of_other(task) == HUSH_MISSING)) {
+        if (!HAS_SUBSET || task->parts < 2 || (task->at.other && place_of_other(task) == HUSH_MISSING)) {
             return HUSH_TASK;
         }
         return check_different(task, false);
     case KIND_VECTOR:
-        return task->parts < 1 ? HUSH_TASK : check_different(task, true);
+        return !HAS_VECTOR || task->parts < 1 ? HUSH_TASK : check_different(task, true);
     default:
         return HUSH_OK;
     }
@@ -1950,7 +1975,7 @@ static hush_status read_mechanism(reader *from, hush_mechanism *out)
     for (int i = 0; status == HUSH_OK && i < 6; i++) {
         if (strcmp(word, MECHANISM_NAMES[i]) == 0) {
             *out = (hush_mechanism)(HUSH_LAPLACE + i);
-            return HUSH_OK;
+            return is_here(*out) ? HUSH_OK : HUSH_MECHANISM;
         }
     }
     return status == HUSH_OK ? HUSH_MECHANISM : status;
@@ -1988,6 +2013,9 @@ static hush_status read_repeat(reader *from, bool *sticky)
     char word[8];
     hush_status status = read_word(from, word, sizeof word);
     *sticky = strcmp(word, "sticky") == 0;
+    if (*sticky && !HAS_STICKY) {
+        return HUSH_ROUNDS;
+    }
     return status != HUSH_OK || *sticky || strcmp(word, "fresh") == 0 ? status : HUSH_TASK;
 }
 
@@ -2014,9 +2042,9 @@ static hush_status read_parameter(reader *from, unsigned field, draft *to)
     case FIELD_SAMPLED:
         return read_limited(from, (HUSH_MOST_WIDTH - 1) / 2, &task->sampled);
     case FIELD_TABLE:
-        return read_table(from, to);
+        return HAS_TABLE ? read_table(from, to) : HUSH_MECHANISM;
     case FIELD_COINS:
-        return read_coins(from, to);
+        return HAS_COINS ? read_coins(from, to) : HUSH_MECHANISM;
     case FIELD_OFFERS:
         task->at.offers = place_of(from, to);
         return read_list(from, read_offer_element, NULL, &to->offers);
@@ -2116,7 +2144,8 @@ static bool has_times(const hush_task *task)
     if (task->round_every == 0 || task->opens == INT64_MIN) {
         return task->rounds == 1;
     }
-    return task->rounds == 1 || task->round_every <= (last - task->opens) / (int64_t)(task->rounds - 1);
+    return task->rounds == 1 ||
+           (task->round_every <= last && task->round_every * (int64_t)(task->rounds - 1) <= last - task->opens);
 }
 
 static bool is_sticky_legal(const draft *made)
@@ -2239,10 +2268,10 @@ APART static hush_status check_epsilon(draft *made)
     if (!epsilon_of(task, 1, &epsilon)) {
         return HUSH_EPSILON;
     }
-    if (task->at.weights) {
+    if (HAS_TABLE && task->at.weights) {
         return check_table(made, &epsilon);
     }
-    if (task->at.truth) {
+    if (HAS_COINS && task->at.truth) {
         return check_coins(task, &epsilon);
     }
     epsilon.divisor = 1;
@@ -2454,38 +2483,39 @@ typedef struct {
     uint32_t words;            /* of 16 bits for the single elements, usually enough */
 } plan;
 
-static uint32_t square_root(uint64_t a)
+static int32_t square_root(int32_t a)
 {
-    uint64_t root = 0;
-    for (uint64_t bit = UINT64_C(1) << 31; bit; bit >>= 1) {
-        root += (root + bit) * (root + bit) <= a ? bit : 0;
+    int32_t root = 0;
+    for (int32_t bit = 1 << 15; bit; bit >>= 1) {
+        root += (int64_t)(root + bit) * (root + bit) <= a ? bit : 0;
     }
-    return (uint32_t)root;
+    return root;
 }
 
-static int64_t floor_divide(int64_t a, int64_t b)
+static int32_t floor_divide(int32_t a, int32_t b)
 {
     return a / b - (a % b < 0);
 }
 
-/* The plan of least expected time, as the Python client chooses it: it changes the bytes that are drawn, not the law. */
-static plan best_plan(uint32_t n, uint32_t size)
+/* The plan of least expected time, as the Python client chooses it: it changes the bytes that are drawn, not the law.
+ * With n up to HUSH_MOST_PARTS and FEW < size <= n / 2 no product reaches 2^31. */
+static plan best_plan(uint32_t elements, uint32_t drawn)
 {
+    const int32_t n = (int32_t)elements, size = (int32_t)drawn;
     plan best = {0};
-    int64_t least = INT64_MAX;
-    for (uint32_t places = 0; places <= 6; places++) {
-        const int64_t unit = INT64_C(1) << places;
-        for (int64_t share = places ? 1 : 0; share < unit; share += 2) {
-            const int64_t lack = floor_divide(size * unit - n * share, unit);
-            const int64_t spread = n * share * (unit - share) * 16 / (25 * unit * unit);
-            const int64_t root = square_root((uint64_t)(lack * lack + spread));
-            const int64_t tried = (root + lack) * n / (2 * (int64_t)(n - size)) +
-                                  (root - lack) * n / (2 * (int64_t)size) + 1;
-            const int64_t words = 3 * tried / 2 + 2;
-            const int64_t cost = tried * 220 + words * 40 + places * ((int64_t)n + 180);
+    int32_t least = INT32_MAX;
+    for (int32_t places = 0; places <= 6; places++) {
+        const int32_t unit = 1 << places;
+        for (int32_t share = places ? 1 : 0; share < unit; share += 2) {
+            const int32_t lack = floor_divide(size * unit - n * share, unit);
+            const int32_t spread = n * share * (unit - share) * 16 / (25 * unit * unit);
+            const int32_t root = square_root(lack * lack + spread);
+            const int32_t tried = (root + lack) * n / (2 * (n - size)) + (root - lack) * n / (2 * size) + 1;
+            const int32_t words = 3 * tried / 2 + 2;
+            const int32_t cost = tried * 220 + words * 40 + places * (n + 180);
             if (cost < least) {
                 least = cost;
-                best = (plan){n, places, (uint32_t)share, (uint32_t)words};
+                best = (plan){elements, (uint32_t)places, (uint32_t)share, (uint32_t)words};
             }
         }
     }
@@ -2730,8 +2760,9 @@ APART static hush_status randomized_response(const randomness *source, const hus
                                              int64_t *body)
 {
     coins weights = {.ones = {TRUTH, TRUTH}, .total = TRUTH};
-    hush_status status = task->at.truth ? weigh_coins(task, &weights) : weigh_lie(task, &weights.ones[0]);
-    if (!task->at.truth) {
+    const bool has_coins = HAS_COINS && task->at.truth;
+    hush_status status = has_coins ? weigh_coins(task, &weights) : weigh_lie(task, &weights.ones[0]);
+    if (!has_coins) {
         wide_multiply_add(&weights.total, 1, &weights.ones[0]);
     }
     if (status != HUSH_OK) {
@@ -3046,7 +3077,16 @@ static hush_status index_of_vector(const hush_task *task, const char *value, uin
 /* The numbers of a value: one, but of a vector one for each coordinate. */
 static uint32_t numbers_of(const hush_task *task)
 {
-    return task->mechanism == HUSH_VECTOR ? task->parts : 1;
+    return is_by(task, HUSH_VECTOR) ? task->parts : 1;
+}
+
+static hush_status index_of_number(const hush_task *task, const char *value, uint32_t *index, bool *moved)
+{
+    *index = HUSH_MISSING;
+    if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
+        return HUSH_TASK;
+    }
+    return value ? read_point(&task->lower, &task->upper, value, strlen(value), index, moved) : HUSH_OK;
 }
 
 hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, size_t capacity,
@@ -3061,24 +3101,14 @@ hush_status hush_index(const hush_task *task, const char *value, uint32_t *index
         return HUSH_SPACE;
     }
     *became = HUSH_REPLACED;
-    switch (task->mechanism) {
-    case HUSH_RANDOMIZED_RESPONSE:
+    if (is_by(task, HUSH_RANDOMIZED_RESPONSE)) {
         *index = value ? read_bit(value) : HUSH_MISSING;
-        break;
-    case HUSH_SUBSET_SELECTION:
+    } else if (is_by(task, HUSH_SUBSET_SELECTION)) {
         status = index_of_label(task, value, index, &moved);
-        break;
-    case HUSH_VECTOR:
+    } else if (is_by(task, HUSH_VECTOR)) {
         status = index_of_vector(task, value, index, &moved);
-        break;
-    default:
-        if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
-            return HUSH_TASK;
-        }
-        *index = HUSH_MISSING;
-        if (value) {
-            status = read_point(&task->lower, &task->upper, value, strlen(value), index, &moved);
-        }
+    } else {
+        status = index_of_number(task, value, index, &moved);
     }
     for (uint32_t part = 0; part < numbers_of(task); part++) {
         replaced = replaced || index[part] == HUSH_MISSING;
@@ -3112,31 +3142,35 @@ static uint32_t most_index(const hush_task *task)
 
 static hush_status perturb(const hush_task *task, const randomness *source, const uint32_t *index, int64_t *body)
 {
-    level_weights weights;
-    hush_status status = HUSH_OK;
-    switch (task->mechanism) {
-    case HUSH_LAPLACE:
+    if (is_by(task, HUSH_LAPLACE)) {
         return laplace(source, task, *index, body);
-    case HUSH_TABLE:
+    }
+    if (is_by(task, HUSH_TABLE)) {
         return table(source, task, *index, body);
-    case HUSH_RANDOMIZED_RESPONSE:
+    }
+    if (is_by(task, HUSH_RANDOMIZED_RESPONSE)) {
         return randomized_response(source, task, *index, body);
-    case HUSH_SUBSET_SELECTION:
+    }
+    if (is_by(task, HUSH_SUBSET_SELECTION)) {
         return subset_selection(source, task, *index, body);
-    case HUSH_VECTOR:
+    }
+    if (is_by(task, HUSH_VECTOR)) {
         return vector(source, task, index, body);
-    default:
-        status = weigh_levels(task, &weights);
+    }
+    if (is_by(task, HUSH_MULTILEVEL)) {
+        level_weights weights;
+        hush_status status = weigh_levels(task, &weights);
         return status == HUSH_OK ? multilevel(source, &weights, HUSH_STEPS, *index, body) : status;
     }
+    return HUSH_MECHANISM;
 }
 
 /* Whether the integers of a task are within their limits: what hush_read_task leaves is. */
 static bool is_whole(const hush_task *task)
 {
     const bool has_levels = task->mechanism == HUSH_MULTILEVEL || task->mechanism == HUSH_VECTOR;
-    return task->json && task->mechanism >= HUSH_LAPLACE && task->mechanism <= HUSH_VECTOR && task->draws >= 1 &&
-           task->parts >= 1 && task->parts <= HUSH_MOST_PARTS && task->levels <= HUSH_MOST_CELLS &&
+    return task->json && task->mechanism >= HUSH_LAPLACE && task->mechanism <= HUSH_VECTOR && is_here(task->mechanism) &&
+           task->draws >= 1 && task->parts >= 1 && task->parts <= HUSH_MOST_PARTS && task->levels <= HUSH_MOST_CELLS &&
            (!has_levels || (task->levels >= 1 && task->levels <= HUSH_MOST_LEVELS)) && hush_width(task) <= HUSH_WIDTH &&
            (task->mechanism != HUSH_SUBSET_SELECTION || (task->size >= 1 && task->size < task->parts)) &&
            (task->mechanism != HUSH_VECTOR ||
@@ -3182,7 +3216,7 @@ APART static hush_status fill(const hush_task *task, const randomness *source, u
 /* The grid of a sticky task: a value lies on 0 to m, a memory has 0 to G. */
 static void grid_of(const hush_task *task, uint32_t *steps, uint32_t *levels)
 {
-    const bool bit = task->mechanism == HUSH_RANDOMIZED_RESPONSE;
+    const bool bit = is_by(task, HUSH_RANDOMIZED_RESPONSE);
     *steps = bit ? 1 : HUSH_STEPS;
     *levels = bit ? 1 : task->levels;
 }
@@ -3201,16 +3235,20 @@ hush_status hush_draw_memory(const hush_task *task, hush_random source, void *co
     const randomness random = {source, context};
     uint32_t steps = 0, levels = 0;
     level_weights weights;
-    if (!task || !source || !memory || !is_whole(task) || !task->sticky || task->levels > HUSH_MEMORY_LEVELS) {
+    if (!task || !source || !memory || !HAS_STICKY || !is_whole(task) || !task->sticky || task->levels > HUSH_MEMORY_LEVELS) {
         return HUSH_ARGUMENT;
     }
     *memory = (hush_memory){0};
     grid_of(task, &steps, &levels);
-    hush_status status = task->mechanism == HUSH_MULTILEVEL ? weigh_levels(task, &weights) : HUSH_OK;
+    const bool has_levels = is_by(task, HUSH_MULTILEVEL);
+    hush_status status = has_levels ? weigh_levels(task, &weights) : HUSH_OK;
     for (uint32_t level = 0; level <= levels && status == HUSH_OK; level++) {
         int64_t body = 0;
-        status = task->mechanism == HUSH_MULTILEVEL ? multilevel(&random, &weights, levels, level, &body)
-                                                    : randomized_response(&random, task, level, &body);
+        if (has_levels) {
+            status = multilevel(&random, &weights, levels, level, &body);
+        } else if (HAS_RESPONSE) {
+            status = randomized_response(&random, task, level, &body);
+        }
         memory->reports[level] = (uint16_t)body;
     }
     if (status == HUSH_OK) {
@@ -3226,7 +3264,7 @@ hush_status hush_draw_memory(const hush_task *task, hush_random source, void *co
 bool hush_fits(const hush_task *task, const hush_memory *memory)
 {
     uint32_t steps = 0, levels = 0;
-    if (!task || !memory || !task->sticky) {
+    if (!HAS_STICKY || !task || !memory || !task->sticky) {
         return false;
     }
     grid_of(task, &steps, &levels);
@@ -3264,7 +3302,7 @@ hush_status hush_draw(const hush_task *task, const hush_memory *memory, uint32_t
     }
     *report = made;
     hush_status status = hush_index(task, value, index, HUSH_COORDINATES, &became);
-    if (status == HUSH_OK && memory) {
+    if (status == HUSH_OK && HAS_STICKY && memory) {
         made.body[0] = remembered(task, memory, *index);
     } else if (status == HUSH_OK) {
         status = fill(task, &random, index);
@@ -3451,49 +3489,36 @@ int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, cons
     return by_close < by_age ? by_close : by_age;
 }
 
+/* By status, each with its zero: one array, which a program that shows no messages does not link. */
+static const char MESSAGES[] =
+    "done\0"
+    "an argument is missing or outside its range; see hush.h\0"
+    "the buffer is too small; see the sizes in hush.h\0"
+    "the source of randomness failed; nothing was answered\0"
+    "the task is not a JSON object of printable UTF-8; fetch it again from its topic\0"
+    "the task has a field that is missing, unknown or illegal; hush task check names it\0"
+    "the task's epsilon is not exact, outside 0.000001 to 50, or above the limit of this device\0"
+    "the task has not opened yet\0"
+    "the task is closed\0"
+    "this program does not have the task's mechanism; docs/ports.md lists what it has\0"
+    "the task is answered from a memory of its rounds, which this function does not have; see hush_device.h\0"
+    "the task is too large for this program; docs/ports.md lists its limits\0"
+    "the answer would exceed this device's budget for the task's purpose\0"
+    "this round was answered before; the same report is sent until it is acknowledged\0"
+    "another task was admitted under this id before; publish the changed one under a new id\0"
+    "the state of this device cannot be read, written or trusted; nothing was answered\0"
+    "there is no such record\0"
+    "its repeated answer reveals when the value changes, which this device does not allow\0"
+    "too many reports wait for the broker; check the connection and answer later\0"
+    "unknown status";
+
 const char *hush_message(hush_status status)
 {
-    switch (status) {
-    case HUSH_OK:
-        return "done";
-    case HUSH_ARGUMENT:
-        return "an argument is missing or outside its range; see hush.h";
-    case HUSH_SPACE:
-        return "the buffer is too small; see the sizes in hush.h";
-    case HUSH_RANDOM:
-        return "the source of randomness failed; nothing was answered";
-    case HUSH_MALFORMED:
-        return "the task is not a JSON object of printable UTF-8; fetch it again from its topic";
-    case HUSH_TASK:
-        return "the task has a field that is missing, unknown or illegal; hush task check names it";
-    case HUSH_EPSILON:
-        return "the task's epsilon is not exact, outside 0.000001 to 50, or above the limit of this device";
-    case HUSH_NOT_OPEN:
-        return "the task has not opened yet";
-    case HUSH_CLOSED:
-        return "the task is closed";
-    case HUSH_MECHANISM:
-        return "this program does not have the task's mechanism; docs/ports.md lists what it has";
-    case HUSH_ROUNDS:
-        return "the task is answered from a memory of its rounds, which this function does not have; see hush_device.h";
-    case HUSH_TOO_LARGE:
-        return "the task is too large for this program; docs/ports.md lists its limits";
-    case HUSH_SPENT:
-        return "the answer would exceed this device's budget for the task's purpose";
-    case HUSH_ANSWERED:
-        return "this round was answered before; the same report is sent until it is acknowledged";
-    case HUSH_CHANGED:
-        return "another task was admitted under this id before; publish the changed one under a new id";
-    case HUSH_STORAGE:
-        return "the state of this device cannot be read, written or trusted; nothing was answered";
-    case HUSH_NONE:
-        return "there is no such record";
-    case HUSH_STICKY:
-        return "its repeated answer reveals when the value changes, which this device does not allow";
-    case HUSH_FULL:
-        return "too many reports wait for the broker; check the connection and answer later";
+    const char *at = MESSAGES;
+    for (unsigned left = status <= HUSH_FULL ? status : HUSH_FULL + 1u; left; left--) {
+        at += strlen(at) + 1;
     }
-    return "unknown status";
+    return at;
 }
 
 /* ---- the operating system's randomness */

@@ -61,6 +61,33 @@ typedef enum {
 #define HUSH_MEMORY_LEVELS 127 /* G of a sticky task */
 #endif
 
+/* What this build leaves out, with its code: -DHUSH_WITHOUT_TABLE, and so on. A task that needs it is refused, as
+ * HUSH_MECHANISM, and one with a memory as HUSH_ROUNDS. All code of a device must be compiled with the same ones. */
+#ifndef HUSH_WITHOUT_LAPLACE
+#define HUSH_WITHOUT_LAPLACE 0
+#endif
+#ifndef HUSH_WITHOUT_MULTILEVEL
+#define HUSH_WITHOUT_MULTILEVEL 0
+#endif
+#ifndef HUSH_WITHOUT_TABLE
+#define HUSH_WITHOUT_TABLE 0
+#endif
+#ifndef HUSH_WITHOUT_RANDOMIZED_RESPONSE
+#define HUSH_WITHOUT_RANDOMIZED_RESPONSE 0
+#endif
+#ifndef HUSH_WITHOUT_COINS
+#define HUSH_WITHOUT_COINS 0 /* randomized_response by two coins of the task */
+#endif
+#ifndef HUSH_WITHOUT_SUBSET_SELECTION
+#define HUSH_WITHOUT_SUBSET_SELECTION 0
+#endif
+#ifndef HUSH_WITHOUT_VECTOR
+#define HUSH_WITHOUT_VECTOR 0
+#endif
+#ifndef HUSH_WITHOUT_STICKY
+#define HUSH_WITHOUT_STICKY 0 /* tasks that are answered from a memory */
+#endif
+
 enum {
     HUSH_DIGEST_BYTES = 32,        /* SHA-256 over the published task */
     HUSH_REPORT_DIGEST_BYTES = 16, /* the first of them, which a report carries */

@@ -687,7 +687,7 @@ hush_status hush_device_answer(hush_device *device, hush_decision *decision, con
         memcmp(device->account.digest, task->digest, sizeof task->digest) != 0) {
         return HUSH_STORAGE;
     }
-    status = task->sticky ? need_memory(device, task, account) : HUSH_OK;
+    status = !HUSH_WITHOUT_STICKY && task->sticky ? need_memory(device, task, account) : HUSH_OK;
     if (status == HUSH_OK) {
         status = hush_draw(task, task->sticky ? &device->account.memory : NULL, made.round, value, device->random,
                            device->random_context, &report);

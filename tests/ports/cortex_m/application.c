@@ -73,6 +73,8 @@ int main(void)
     status = status == HUSH_OK ? hush_device_acknowledged(&device, 1, 0, 0) : status;
     status = status == HUSH_OK ? hush_device_recall(&device, "task", json, sizeof json) : status;
     hush_device_disconnected(&device);
+#ifndef WITHOUT_MESSAGES
     print(hush_message(status));
+#endif
     return status != HUSH_OK;
 }
