@@ -24,7 +24,7 @@ async def main() -> None:
         os.environ["HUSH_BROKER"],
         device=os.environ["HUSH_SENDER"],
         state=os.environ["HUSH_STATE"],
-        policy=Policy(LIMIT, LIMIT),
+        policy=Policy(LIMIT, LIMIT, sticky=True),
         spread=float(os.environ["HUSH_SPREAD"]),
     ) as client:
 

@@ -19,9 +19,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from hush_common.domain import Index
+from hush_common.domain import Index, ParsedValue
 from hush_common.epsilon import decimal_text
 from hush_common.errors import TaskError
+from hush_common.mechanisms.sticky import Memory
 from hush_common.recall import decode_recall
 from hush_common.rng import SystemRng
 from hush_common.task import Task, decode_task, digest_of, task_of_document
@@ -51,7 +52,7 @@ class Device:
         self.sent: dict[int, str] = {}  # answers in flight, by their packet
         self.packet = 0
         self.buffer = b""
-        self.state: dict[str, Any] = {"pins": {}, "spent": {}, "answers": {}, "served": {}}
+        self.state: dict[str, Any] = {"pins": {}, "spent": {}, "answers": {}, "served": {}, "memories": {}}
         if STATE.exists():
             self.state = json.loads(STATE.read_text())
 
@@ -160,20 +161,51 @@ class Device:
         again = FAULT == "twice" and key in self.state["answers"] and f"{key}/again" not in self.state["answers"]
         if again and not self.state["answers"][key]["waits"]:
             key += "/again"
-        total = Fraction(spent.get(task.purpose, "0")) + task.epsilon_per_round
-        if task.epsilon > LIMIT and FAULT != "any-epsilon":
+        if key in self.state["answers"]:
             return
-        if key in self.state["answers"] or (total > LIMIT and FAULT not in ("any-epsilon", "any-budget")):
+        before = Fraction(spent.get(task.purpose, "0"))
+        allowed = [
+            (offer, before + self.cost(task, epsilon))
+            for offer, epsilon in enumerate(task.offers or (task.epsilon,))
+            if (epsilon <= LIMIT or FAULT in ("any-epsilon", "any-offer"))
+            and (before + self.cost(task, epsilon) <= LIMIT or FAULT in ("any-epsilon", "any-budget", "any-offer"))
+        ]
+        if not allowed:
             return
+        offer, total = allowed[0] if FAULT == "offer-by-value" and not value_text() else allowed[-1]
         pins[task.id], spent[task.purpose] = digest, decimal_text(total)
-        self.draw(key, task, round_)
+        self.draw(key, task, round_, offer)
         if key in self.state["answers"]:
             self.due[key] = 0.0
 
-    def draw(self, key: str, task: Task, round_: int) -> None:
+    def cost(self, task: Task, epsilon: Fraction) -> Fraction:
+        """Return what one more answer costs. A sticky task is charged once."""
+        if task.repeat == "sticky" and FAULT != "sticky-by-round":
+            return Fraction(0) if task.id in self.state["memories"] else epsilon
+        return epsilon / task.rounds
+
+    def sticky_body(self, task: Task, index: Index | None) -> tuple[int, ...]:
+        """Answer from the memory, which is drawn once."""
+        assert task.memoized_mechanism is not None
+        stored = self.state["memories"].get(task.id)
+        if stored is None or FAULT == "redraws":
+            memory = Memory.draw(task.memoized_mechanism, RNG)
+            self.state["memories"][task.id] = [memory.threshold, memory.reports, memory.substitute]
+        else:
+            memory = Memory(stored[0], tuple(stored[1]), stored[2])
+        return memory.body(task.memoized_mechanism, None if index is None else index.scalar)
+
+    def body(self, task: Task, value: Index | None, index: Index, offer: int) -> tuple[int, ...]:
+        if task.repeat == "sticky":
+            return self.sticky_body(task, value)
+        if FAULT == "wrong-offer" and task.offers:
+            return (offer, *task.perturb(index, RNG, 0)[1:])
+        return altered(task).perturb(index, RNG, offer)
+
+    def draw(self, key: str, task: Task, round_: int, offer: int = 0) -> None:
         """Read the value, draw the report, and store it with its charge."""
-        text = Path(os.environ["HUSH_VALUE_FILE"]).read_text().removesuffix("\n")
-        reading = task.domain.read(task.domain.parse(text), strict=False)
+        text = value_text()
+        reading = reading_of(task, text)
         index = task.domain.complete(reading, RNG)
         if (FAULT, reading.coercion) in {("drops-outside", "moved"), ("drops-missing", "replaced")}:
             return
@@ -183,14 +215,13 @@ class Device:
             time.sleep(1)
         if FAULT == "sign" and len(task.domain.sizes) == 1:
             index = Index(task.domain.sizes[0] - 1 - index.scalar)
-        asked = replace(task, epsilon=3 * task.epsilon) if FAULT == "too-much-epsilon" and not task.offers else task
-        body = asked.perturb(index, RNG, 0)
+        body = self.body(task, None if reading.coercion == "replaced" else index, index, offer)
         digest = report_digest_of(task.digest)
         if FAULT == "own-digest":
             digest = report_digest_of(digest_of(json.dumps(json.loads(task.payload)).encode()))
         identifier = IDS.randbytes(16) if FAULT == "fixed-ids" else secrets.token_bytes(16)
         if FAULT == "no-noise":
-            body = (index.scalar,) if task.mechanism == "laplace" else body
+            body = (index.scalar,) if task.mechanism == "laplace" and not task.offers else body
         body = (1 << 60, *body[1:]) if FAULT == "body" else body
         report = Report(digest, round_ + (FAULT == "round"), identifier, body)
         as_text = FAULT == "size" and reading.coercion != "used"
@@ -238,7 +269,9 @@ class Device:
                 if FAULT == "fresh-recall":
                     self.draw(key, self.tasks[name], one["round"])
                 self.state["answers"][key] |= {"waits": True, "recall": recall.id.hex()}
-                self.due[key] = time.monotonic() + RNG.randbelow(1000 * recall.spread + 1) / 1000
+                self.due[key] = time.monotonic()
+                if FAULT != "at-once":
+                    self.due[key] += RNG.randbelow(1000 * recall.spread + 1) / 1000
         self.store()
 
     def number(self) -> int:
@@ -272,6 +305,24 @@ class Device:
                 raise EOFError
             data += more
         return data
+
+
+def value_text() -> str:
+    return Path(os.environ["HUSH_VALUE_FILE"]).read_text().removesuffix("\n")
+
+
+def reading_of(task: Task, text: str) -> ParsedValue:
+    reading = task.domain.read(task.domain.parse(text), strict=False)
+    return task.domain.nothing if FAULT == "other-is-drawn" and reading.coercion != "used" else reading
+
+
+def altered(task: Task) -> Task:
+    """Return the task whose mechanism a faulty device uses."""
+    if FAULT == "too-much-epsilon" and not task.offers and task.parameters.coins is None:
+        return replace(task, epsilon=6 * task.epsilon)
+    if FAULT == "without-coins":
+        return replace(task, parameters=replace(task.parameters, coins=None))
+    return task
 
 
 def lenient(payload: bytes) -> Task:

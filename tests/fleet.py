@@ -65,6 +65,7 @@ def command(language: str, client: Path, directory: Path) -> list[str]:
         case "node":
             words = ["{broker}", "--device", "{sender}", "--state", "{state}", "--value-file", "{value_file}"]
             limits = ["--task", "{task}", "--spread", "0", "--max-epsilon", "{epsilon}", "--lifetime", "{epsilon}"]
+            limits.append("--sticky")
             return [need("node"), str(client / "ports" / "js" / "bin" / "hush-device.js"), *words, *limits]
         case _:
             port = str(client / "ports" / "micropython")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from fake_transport import FakeTransport, make_heights
 from rendered import rendered
 
 import hush_client.client
+import hush_simulations.commands.conform
 from hush_client.policy import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
@@ -25,6 +27,9 @@ from hush_client.state.database import DeviceState
 from hush_common.task import decode_task
 from hush_common.terminal import Renderable
 from hush_common.topics import task_topic
+from hush_simulations.conformance.conform import CHECKS, Order
+from hush_simulations.conformance.device import Setup
+from hush_simulations.conformance.findings import CheckVerdict, Conformance, Rule, RuleViolation
 from hush_simulations.engines.experiment import SeededRng
 from hush_simulations.results.run import Run
 
@@ -91,6 +96,8 @@ SCREENS: dict[str, Sequence[str]] = {
     "task-check-category": ("task", "check", "ways.toml"),
     "report": ("report", "heights", "172.5", "--state", "fresh", "--device", "sensor-17", "--spread", "0"),
     "ledger": ("ledger", "--state", "state"),
+    "conform": ("conform", "--", "./thermometer"),
+    "conform-violation": ("conform", "--require", "recalls", "--", "./careless"),
     "ledger-total": ("ledger", "--state", "state", "--total", "6"),
 }
 """What is typed, by name."""
@@ -106,7 +113,9 @@ _PRINTING = (
     "simulations.commands.simulate",
     "simulations.commands.plan",
     "simulations.commands.audit",
+    "simulations.commands.conform",
 )
+_VIOLATIONS = ("audit-violation", "conform-violation")
 
 
 @cache
@@ -135,8 +144,10 @@ def _blocks(name: str) -> list[Renderable]:
 
 def _printed(name: str, *more: str) -> str:
     with _place() as directory, _quick():
-        shown = run([*SCREENS[name], *more], directory, patience=60)
-    assert shown.code == (name == "audit-violation"), shown.err
+        words = list(SCREENS[name])
+        end = words.index("--") if "--" in words else len(words)
+        shown = run([*words[:end], *more, *words[end:]], directory, patience=60)
+    assert shown.code == (name in _VIOLATIONS), shown.err
     return shown.out
 
 
@@ -158,10 +169,28 @@ def _quick() -> Iterator[None]:
     with (
         patch.object(Run, "elapsed_s", property(lambda _: 1.25)),
         patch.object(Run, "reports_per_s", property(lambda _: 4321.0)),
+        patch.object(hush_simulations.commands.conform, "conform", _conformance),
         patch.object(hush_client.client, "_mqtt", lambda *_: FakeTransport(retained=_RETAINED)),
     ):
         yield
         sys.modules.pop("mine", None)
+
+
+async def _conformance(setup: Setup, order: Order, _: object) -> Conformance:
+    """The result of two programs: a run would take other times each time."""
+    checks = {check.name: CheckVerdict(check.name, check.title, "passed", seconds=2.5) for check in CHECKS}
+    noise = "laplace: 200 of 200 reports of each of 4 values; a share that is wrong by 26 points would be found"
+    checks["noise"] = replace(checks["noise"], remarks=(noise, "table is not supported"), seconds=31.0)
+    if setup.command == ("./careless",):
+        twice = RuleViolation(Rule.CHARGED_ONCE, "answered round 2 with 2 different reports")
+        larger = "offered 1 and 8: it took the larger one, above its limit of 4"
+        few = "laplace: 12 to 25 of 200 reports of each of 4 values in 60 s of its devices, too few to judge; "
+        few += "give more time with --seconds, or use --batch"
+        checks["rounds"] = replace(checks["rounds"], status="failed", faults=(twice,))
+        checks["offers"] = replace(checks["offers"], status="failed", faults=(RuleViolation(Rule.OFFER, larger),))
+        checks["recalls"] = replace(checks["recalls"], status="not supported")
+        checks["noise"] = replace(checks["noise"], status="not judged", remarks=(few,))
+    return Conformance(setup.command[0], tuple(checks.values()), tuple(order.require))
 
 
 @cache

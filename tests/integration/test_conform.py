@@ -7,25 +7,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import fleet
 import pytest
+from conform_forks import DEVICE, forks
 from port_programs import C_PORT, CLIENT, compiled_device
 
 from hush_common.errors import TaskError
-from hush_common.mechanisms.registry import known
 from hush_common.task import decode_task
-from hush_simulations.conformance.conform import CHECKS, Order, conform
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
+from hush_simulations.conformance.conform import CHECKS, OPTIONAL, Order, conform
 from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Conformance, Rule
+from hush_simulations.conformance.findings import Rule
 from hush_simulations.conformance.tasks import hostile, task
 
 HUSH = str(Path(sys.executable).with_name("hush"))
 REPORT = (HUSH, "report", "{task}", "-", "--device", "{sender}", "--spread", "{spread}")
-DEVICE = (sys.executable, str(Path(__file__).parents[1] / "conform_device.py"))
 
 PLANTED = {  # by check: each fault, and the rule that it breaks
     "answers": {
@@ -53,11 +53,14 @@ PLANTED = {  # by check: each fault, and the rule that it breaks
     },
     "crashes": {"forgets": "charged_once"},
     "rounds": {"twice": "charged_once", "any-time": "refuses", "first-round": "rounds"},
+    "offers": {"any-offer": "offer", "offer-by-value": "offer"},
+    "sticky": {"redraws": "memory", "sticky-by-round": "budget"},
     "recalls": {
         "fresh-recall": "same_bytes",
         "every-recall": "recall_limits",
         "any-recall": "recall_limits",
         "live-recalls": "recalled",
+        "at-once": "spread",
     },
     "hostile": {"lenient": "refuses", "locked-out": "recovers"},
     "limits": {
@@ -67,38 +70,69 @@ PLANTED = {  # by check: each fault, and the rule that it breaks
         "unpinned": "pinned",
     },
     "times": {"slow": "times"},
-    "noise": {"sign": "law", "too-much-epsilon": "law", "no-noise": "epsilon"},
+    "noise": {
+        "sign": "law",
+        "too-much-epsilon": "law",
+        "no-noise": "epsilon",
+        "wrong-offer": "law",
+        "without-coins": "law",
+        "other-is-drawn": "law",
+    },
     "ids": {"fixed-ids": "fresh_ids"},
 }
 
 
-async def checked(directory: Path, order: Order, fault: str = "", *, stops: bool = True) -> Conformance:
-    """What `hush conform` finds in the device of the tests."""
-    command = (*DEVICE, fault) if fault else DEVICE
-    setup = Setup(command, directory / (fault or "correct"), timeout=20, jobs=6, batch=120, stops=stops)
-    return await conform(setup, order, lambda *_: None)
+LAWS = {
+    "sign": "laplace",
+    "too-much-epsilon": "randomized_response",
+    "no-noise": "laplace",
+    "wrong-offer": "offers",
+    "without-coins": "coins",
+    "other-is-drawn": "other",
+}
+"""The law under which a fault of the noise shows."""
 
 
-LONG = {"noise": [pytest.mark.soak]}
-"""The law of the noise takes minutes where other work takes the processor, too."""
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Start the device of the tests as a fork."""
+    with forks() as server:
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", server.start)
+        yield
 
 
+def setup_of(directory: Path, fault: str = "") -> Setup:
+    command = (sys.executable, str(DEVICE), *([fault] if fault else []))
+    return Setup(command, directory / (fault or "correct"), timeout=4, jobs=6, batch=120, stops=bool(fault))
+
+
+async def found_in(check: Check, fault: str, directory: Path) -> CheckOutcome:
+    """What a check finds in a device with a fault; the times of an answer are given."""
+    setup = setup_of(directory, fault)
+    setup.slowest = 0.2
+    laws = [LAWS[fault]] if check.name == "noise" else ()
+    knowledge = Knowledge(setup, samples=150, seconds=3600, laws=laws, answers=0.5)
+    if check.name == "ids":
+        await CHECKS[0].run(knowledge)
+    return await check.run(knowledge)
+
+
+@pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("check", [pytest.param(check, marks=LONG.get(check, [])) for check in PLANTED])
-async def test_a_check_finds_its_faults(check: str, tmp_path: Path) -> None:
-    faults, order = PLANTED[check], Order((check,), samples=480, seconds=300)
-    found = await asyncio.gather(*(checked(tmp_path, order, fault) for fault in faults))
-    for one, (fault, rule) in zip(found, faults.items(), strict=True):
-        assert not one.passed, fault
-        assert rule in {broken.rule.name.lower() for broken in one.faults}, (fault, one.faults)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
+    faults = PLANTED[check.name]
+    found = await asyncio.gather(*(found_in(check, fault, tmp_path) for fault in faults))
+    for outcome, (fault, rule) in zip(found, faults.items(), strict=True):
+        assert rule in {broken.rule.name.lower() for broken in outcome.faults}, (fault, outcome)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("forked")
+@pytest.mark.timeout(400)
 async def test_a_correct_device_passes(tmp_path: Path) -> None:
-    found = await checked(tmp_path, Order(samples=96, seconds=300), stops=False)
+    found = await conform(setup_of(tmp_path), Order(samples=60, seconds=3600), lambda *_: None)
     assert found.passed, found.faults
-    assert {finding.status for finding in found.findings} == {"passed"}
+    assert {finding.status for finding in found.findings} == {"passed"}, found.findings
 
 
 def test_each_check_and_each_rule_has_a_planted_fault() -> None:
@@ -200,7 +234,7 @@ def test_a_device_of_ours_conforms(language: str, tmp_path: Path) -> None:
     if language == "c":
         compiled_device(tmp_path, C_PORT / "hush_line.c", sanitized=False)
     program = [word.replace("{epsilon}", "{max_epsilon}") for word in fleet.command(language, CLIENT, tmp_path)]
-    needed = [f"--require={name}" for name in ("rounds", "recalls", *(part.name for part in known()))]
-    many = ("--batch", "25") if language in ("python", "node") else ()
-    found = command("--samples", "100", "--seconds", "120", *many, *needed, program=program, expected=0, patience=800)
-    assert {one["status"] for one in found["findings"]} <= {"passed", "not judged"}
+    needed = [f"--require={name}" for name in OPTIONAL]
+    options = ("--samples", "100", "--seconds", "300", "--batch", "25", *needed)
+    found = command(*options, program=program, expected=0, patience=800)
+    assert {one["status"] for one in found["findings"]} == {"passed"}

@@ -38,11 +38,15 @@ def run(
         list[str] | None,
         value_option("NAME", "An optional part that the device must have: rounds, recalls, or a mechanism."),
     ] = None,
+    law: Annotated[
+        list[str] | None, value_option("NAME", "Sample only this law: a mechanism, offers, coins, or other.")
+    ] = None,
     samples: Annotated[
         int, typer.Option(metavar="N", min=0, max=1_000_000, help="Reports of each value, for the law of the noise.")
     ] = 200,
     seconds: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, max=86_400, help="At most so long for these reports together.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, max=86_400, help="Time of the devices for these reports together."),
     ] = 60.0,
     batch: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
@@ -61,10 +65,11 @@ def run(
     """
     if not command or not command[0]:
         raise OptionError("COMMAND", "is missing; write the program that is to be checked after --")
-    check_names(check or (), require or ())
+    order = Order(check or (), require or (), law or (), samples, seconds)
+    check_names(order)
     with tempfile.TemporaryDirectory(prefix="hush-conform-") as directory, show_checks() as tell:
         setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
-        done = run_to_end(conform(setup, Order(check or (), require or (), samples, seconds), tell))
+        done = run_to_end(conform(setup, order, tell))
     if as_json:
         print(json.dumps(done.to_document(), indent=2, ensure_ascii=False))
     else:

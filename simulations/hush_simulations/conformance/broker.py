@@ -15,6 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from hush_simulations.conformance import packets
+from hush_simulations.conformance.pace import TICK, Pace, Patience
 from hush_simulations.conformance.packets import NEW, OLD, Body, Kind, PacketError
 
 
@@ -147,6 +148,7 @@ class DeviceBroker:
         self.delivered: dict[str, float] = {}
         """When the latest message of a topic was first sent to the device; `time.monotonic()`."""
         self.port = 0
+        self.pace = Pace()  # of the program that is its device
         self._retained: dict[str, bytes] = {}
         self._links: set[_Link] = set()
         self._changed = asyncio.Event()
@@ -189,13 +191,20 @@ class DeviceBroker:
     def is_connected(self) -> bool:
         return bool(self._links)
 
-    async def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until a condition on the broker holds, at most for some seconds; return whether it does."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not condition():
-                    self._changed.clear()
+    async def wait(self, condition: Callable[[], bool], patience: float | Patience) -> bool:
+        """Wait until a condition on the broker holds, at most for some seconds of the device; return whether it does.
+
+        Raises:
+            StarvedError: the device gets too little of the machine.
+        """
+        if not isinstance(patience, Patience):
+            patience = Patience(self.pace, patience)
+        while not condition() and patience.left > 0:
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(patience.left, TICK)):
                     await self._changed.wait()
+            patience.spend()
         return condition()
 
     def notify(self) -> None:

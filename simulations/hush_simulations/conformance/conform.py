@@ -5,18 +5,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from hush_common.errors import OptionError
-from hush_common.mechanisms.registry import known
 from hush_common.suggestion import meant
-from hush_simulations.conformance.checks import answers, noise, recalls, refusals, rounds, sending, times
-from hush_simulations.conformance.checks.check import Check, Knowledge
+from hush_simulations.conformance.checks import answers, choices, noise, recalls, refusals, rounds, sending, times
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import CheckVerdict, Conformance
-from hush_simulations.conformance.tasks import DOMAINS
+from hush_simulations.conformance.pace import StarvedError
+from hush_simulations.conformance.tasks import DOMAINS, LAWS
 
 CHECKS: Sequence[Check] = (
     *answers.CHECKS,
     *sending.CHECKS,
     *rounds.CHECKS,
+    *choices.CHECKS,
     *recalls.CHECKS,
     *refusals.CHECKS,
     *times.CHECKS,
@@ -33,22 +34,27 @@ class Order:
 
     checks: Collection[str] = ()  # all of them if there are none
     require: Collection[str] = ()  # optional parts that the device must have
+    laws: Collection[str] = ()  # that the check of the noise samples; all of them if there are none
     samples: int = 200
     seconds: float = 60.0
 
 
-OPTIONAL: Sequence[str] = (rounds.CHECKS[0].name, recalls.CHECKS[0].name, *DOMAINS, *(kind.name for kind in known()))
-"""What a device need not have: checks, kinds of values, and mechanisms."""
+_OPTIONAL_CHECKS = [check.name for check in (*rounds.CHECKS, *choices.CHECKS, *recalls.CHECKS)]
+OPTIONAL: Sequence[str] = (*_OPTIONAL_CHECKS, *DOMAINS, *(law.name for law in LAWS if law.name not in _OPTIONAL_CHECKS))
+"""What a device need not have: checks, kinds of values, mechanisms, and other laws."""
 
-_SHOWN_BY = dict.fromkeys(DOMAINS, answers.CHECKS[1].name) | {kind.name: noise.CHECKS[0].name for kind in known()}
+_SHOWN_BY = dict.fromkeys(DOMAINS, answers.CHECKS[1].name) | {
+    name: noise.CHECKS[0].name for name in OPTIONAL if name not in (*_OPTIONAL_CHECKS, *DOMAINS)
+}
 """Which check finds out whether a device has an optional part that is not a check itself."""
 
 
-def check_names(checks: Collection[str], require: Collection[str]) -> None:
-    """Raise OptionError for the name of a check, or of an optional part, that does not exist."""
+def check_names(order: Order) -> None:
+    """Raise OptionError for the name of a check, of an optional part, or of a law that does not exist."""
     for option, given, names in (
-        ("--check", checks, [check.name for check in CHECKS]),
-        ("--require", require, list(dict.fromkeys(OPTIONAL))),
+        ("--check", order.checks, [check.name for check in CHECKS]),
+        ("--require", order.require, list(dict.fromkeys(OPTIONAL))),
+        ("--law", order.laws, [law.name for law in LAWS]),
     ):
         for name in given:
             if name not in names:
@@ -64,10 +70,10 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
     Raises:
         OptionError: a name is unknown, or the program cannot be started.
     """
-    check_names(order.checks, order.require)
+    check_names(order)
     wanted = {_FIRST, *order.checks, *(_SHOWN_BY.get(name, name) for name in order.require)}
     chosen = [check for check in CHECKS if not order.checks or check.name in wanted]
-    knowledge, findings = Knowledge(setup, order.samples, order.seconds), list[CheckVerdict]()
+    knowledge, findings = Knowledge(setup, order.samples, order.seconds, order.laws), list[CheckVerdict]()
     for number, check in enumerate(chosen):
         is_over = setup.stops and any(finding.faults for finding in findings)
         if is_over or (number and not setup.slowest):
@@ -75,7 +81,7 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
             continue
         tell(check.name, number, len(chosen))
         began = time.monotonic()
-        outcome = await check.run(knowledge)
+        outcome = await _outcome(check, knowledge)
         (knowledge.supported if outcome.is_supported else knowledge.missing).add(check.name)
         faults, remarks = tuple(outcome.faults), tuple(outcome.remarks)
         findings.append(
@@ -83,3 +89,11 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
         )
     missing = tuple(name for name in order.require if name not in knowledge.supported)
     return Conformance(setup.command[0], tuple(findings), missing)
+
+
+async def _outcome(check: Check, knowledge: Knowledge) -> CheckOutcome:
+    """Run a check; it is not judged if the machine leaves the program too little time."""
+    try:
+        return await check.run(knowledge)
+    except StarvedError as starved:
+        return CheckOutcome(remarks=[str(starved)], is_judged=False)

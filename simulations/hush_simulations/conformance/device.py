@@ -12,6 +12,7 @@ from hush_common.recall import Recall, encode_recall
 from hush_common.topics import recall_topic, report_topic, task_topic
 from hush_common.wire import Frame, decode
 from hush_simulations.conformance.broker import DeviceBroker, Publication
+from hush_simulations.conformance.pace import Patience
 from hush_simulations.conformance.program import Place, Program
 
 _PAUSE = 0.2
@@ -131,9 +132,9 @@ class Device:
         )
         self.broker.runs += 1
         self.broker.delivered.clear()  # this run has to get its tasks first
-        self.broker.delivered.clear()  # this run has to get its tasks first
         self.started = time.monotonic()
         self._program = await Program.start(self.setup.command, place, self.output)
+        self.broker.pace.pid = self._program.pid
         self._watcher = asyncio.create_task(self._watch(self._program), name="conform-watch")
 
     async def _watch(self, program: Program) -> None:
@@ -150,21 +151,27 @@ class Device:
             self._watcher.cancel()
         if self._program is not None:
             await self._program.kill()
-        self._program = None
+        self._program = self.broker.pace.pid = None
 
     async def restart(self) -> None:
         await self.kill()
         await self.start()
 
-    async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Run the program until a condition holds, again whenever it ends; return whether it does in time."""
-        deadline = time.monotonic() + (self.setup.timeout if seconds is None else seconds)
-        while not condition() and (left := deadline - time.monotonic()) > 0:
+    async def until(self, condition: Callable[[], bool], patience: float | Patience | None = None) -> bool:
+        """Run the program until a condition holds, again whenever it ends; return whether it does in time.
+
+        Raises:
+            StarvedError: the program gets too little of the machine.
+        """
+        if not isinstance(patience, Patience):
+            patience = Patience(self.broker.pace, self.setup.timeout if patience is None else patience)
+        while not condition() and patience.left > 0:
             if not self.is_running:
                 await self.start()
-            await self.broker.wait(lambda: condition() or not self.is_running, left)
+            await self.broker.wait(lambda: condition() or not self.is_running, patience)
             if not condition() and not self.is_running:
-                await asyncio.sleep(min(_PAUSE, max(deadline - time.monotonic(), 0)))
+                await asyncio.sleep(_PAUSE)
+                patience.spend()
         return condition()
 
     async def until_reports(self, count: int, seconds: float | None = None) -> bool:

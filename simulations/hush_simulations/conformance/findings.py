@@ -88,6 +88,14 @@ class Rule(Enum):
         "many small tasks together would reveal the value",
         "sum the charges of each purpose, and refuse what exceeds the limit",
     )
+    OFFER = (
+        "an offer above the limit costs more than the owner allows, and one chosen by the value reveals it",
+        "take the largest offer that fits the limits and what is left of the budget, before the value is read",
+    )
+    MEMORY = (
+        "each new draw about one value reveals more than epsilon, which covers one memory",
+        "draw the memory once, store it with the charge, and answer every round from it; docs/wire.md, Sticky answers",
+    )
     RECALLED = (
         "a report that a broker lost after its acknowledgement is missing, although its epsilon is spent",
         "keep the bytes after the acknowledgement and send them again when a recall asks; docs/wire.md, Recalls",
@@ -95,6 +103,10 @@ class Rule(Enum):
     RECALL_LIMITS = (
         "anyone who may write recalls could make the device send without end, or to no purpose",
         "serve a recall once, with its digest, and one recall of a task in an hour; ignore invalid ones",
+    )
+    SPREAD = (
+        "all devices at once overload the broker that has just lost their reports",
+        "send each report at its own time, uniform over the time of the recall; docs/wire.md, Recalls",
     )
     SAME_SIZE = (
         "the size of a message is visible to everybody on the network",

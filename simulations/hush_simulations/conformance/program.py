@@ -96,6 +96,10 @@ class Program:
         return cls(process, output)
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def code(self) -> int | None:
         """Its exit code, negative after a signal; None while it runs."""
         return self._process.returncode

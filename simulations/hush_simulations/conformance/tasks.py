@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from hush_common.domain import BitDomain
+from hush_common.domain import BitDomain, read_domain
 from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task, decode_task, make_task
 
@@ -38,6 +38,34 @@ EXTREMES: Mapping[str, Sequence[str | None]] = {
     "vector": ("120,120", "220,220", "nan,999"),
 }
 """The values whose noise is sampled: two that are far apart, one beyond the bounds, and none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A law of reports, which is sampled if a program has it."""
+
+    name: str
+    kind: str  # of the values
+    fields: Mapping[str, object]  # of its tasks
+    values: Sequence[str | None]
+
+
+LAWS: Sequence[Law] = (
+    *(
+        Law(part.name, kind, {"domain": domain, "mechanism": part.name}, EXTREMES[kind])
+        for kind, domain in DOMAINS.items()
+        for part in fitting(read_domain(domain))
+    ),
+    Law("offers", "number", {"mechanism": "laplace", "offers": ["0.2", "2"], "epsilon": "2"}, ("120", "220")),
+    Law(
+        "coins",
+        "bit",
+        {"domain": BIT, "coins": {"truth": "0.5", "yes": "0.9"}, "epsilon": "2.397896"},
+        ("no", "yes"),
+    ),
+    Law("other", "category", {"domain": CATEGORY | {"other": "on foot"}, "epsilon": "3"}, ("car", "submarine")),
+)
+"""Each mechanism, several epsilons, coins, and a label for every other text."""
 
 
 def task(name: str, **fields: object) -> Task:

@@ -15,7 +15,7 @@ def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
     """Yield a line for each check, what is wrong and what to do, and the verdict."""
     yield Sentence("")
     rows = [_row(finding) for finding in done.findings]
-    yield Table([Column("check"), Column("result"), Column("the device …"), Column("s", right=True)], rows)
+    yield Table([Column("check"), Column("result"), Column("a device that passes"), Column("s", right=True)], rows)
     for finding in done.findings:
         if finding.faults:
             yield from _broken(finding)
@@ -49,8 +49,14 @@ def _broken(finding: CheckVerdict) -> Iterator[Renderable]:
 
 
 def _verdict(done: Conformance) -> str:
-    passed = sum(finding.status == "passed" for finding in done.findings)
+    passed, failed, not_judged = (
+        sum(finding.status == status for finding in done.findings) for status in ("passed", "failed", "not judged")
+    )
+    if done.passed and not_judged:
+        few = f"{not_judged} {'was' if not_judged == 1 else 'were'} not judged"
+        return f"Conforms, as far as it was judged: {passed} checks found no fault, and {few}."
     if done.passed:
         return f"Conforms: {passed} checks found no fault. That does not prove that there is none."
-    failed = sum(finding.status == "failed" for finding in done.findings)
+    if not failed and not done.missing:
+        return "Not judged: no check came to a result."
     return f"Does not conform: {failed} of {len(done.findings)} checks failed."

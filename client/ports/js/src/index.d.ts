@@ -11,7 +11,7 @@ export declare class HushError extends Error {
   readonly status: Status;
 }
 export type Status =
-  | "argument" | "random" | "malformed" | "task" | "epsilon" | "not_open" | "closed" | "spent" | "changed" | "sticky" | "full"
+  | "argument" | "random" | "malformed" | "task" | "mechanism" | "epsilon" | "not_open" | "closed" | "spent" | "changed" | "sticky" | "full"
   | "storage" | "network" | "forbidden" | "no_task" | "answered";
 
 export interface Bounds { readonly lower: number; readonly upper: number; readonly unit: string }

@@ -229,7 +229,7 @@ const KINDS = {
 
 /** The mechanism of one report, for each epsilon that a task offers. */
 export function mechanismOf(name, domain, epsilons, parameters, sticky) {
-  need(Object.hasOwn(KINDS, name), "task", `hush has no mechanism ${name.slice(0, 40)}`);
+  need(Object.hasOwn(KINDS, name), "mechanism", `hush has no mechanism ${name.slice(0, 40)}`);
   const { kind, takes, isOptional, isOfLevels, build } = KINDS[name];
   need(domain.kind === kind && (!sticky || isOfLevels), "task", "the mechanism does not fit the other fields");
   for (const [field, value] of Object.entries(parameters)) {

@@ -68,7 +68,7 @@ async def _values(knowledge: Knowledge) -> CheckOutcome:
     kinds = [kind for kind in DOMAINS if await _supports(knowledge, kind)]
     faults = await together(
         knowledge.setup,
-        [_value(knowledge, kind, number, value, seen) for kind in kinds for number, value in enumerate(VALUES[kind])],
+        [_some_values(knowledge, kind, numbers, seen) for kind in kinds for numbers in _groups(knowledge, kind)],
     )
     for kind in kinds:
         faults += _compared(kind, [one for one in seen if one.kind == kind])
@@ -88,7 +88,6 @@ class _Seen:
     value: str
     size: int
     code: int | None
-    printed: int  # bytes
 
 
 async def _supports(knowledge: Knowledge, kind: str) -> bool:
@@ -101,22 +100,30 @@ async def _supports(knowledge: Knowledge, kind: str) -> bool:
     return found
 
 
-async def _value(
-    knowledge: Knowledge, kind: str, number: int, value: str | None, seen: list[_Seen]
-) -> list[RuleViolation]:
-    asked = task(f"conform-{kind}-{number}", domain=DOMAINS[kind])
-    shown = "no value" if value is None else f"the value {value[:20]!r}"
-    async with knowledge.setup.device(asked.id, value=value) as device:
-        device.publish(asked.id, asked.payload)
-        if not await device.until_reports(1):
-            return [silent(device, f"{shown} of a {kind}"), *inspect(device, asked)]
-        knowledge.setup.slowest = max(knowledge.setup.slowest, device.delay(asked.id))
-        if knowledge.lasts is not None:
-            await device.broker.wait(lambda: not device.is_running, knowledge.setup.timeout)
-        code = device.codes[-1] if device.codes else None
-        size, printed = len(device.reports[0].payload), device.output.stat().st_size
-        seen.append(_Seen(kind, shown, size, code, printed))
-        return inspect(device, asked)
+def _groups(knowledge: Knowledge, kind: str) -> list[range]:
+    """Return the numbers of the values that one run of the program answers."""
+    count, size = len(VALUES[kind]), knowledge.together
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+async def _some_values(knowledge: Knowledge, kind: str, numbers: range, seen: list[_Seen]) -> list[RuleViolation]:
+    """Publish one task after the other, each about another value."""
+    setup = knowledge.setup
+    asked = [task(f"conform-{kind}-{number}", domain=DOMAINS[kind]) for number in numbers]
+    async with setup.device(*(one.id for one in asked)) as device:
+        for place, (number, one) in enumerate(zip(numbers, asked, strict=True)):
+            value = VALUES[kind][number]
+            shown = "no value" if value is None else f"the value {value[:20]!r}"
+            device.set_value(value)
+            device.publish(one.id, one.payload)
+            if not await device.until(lambda: len(device.frames) > place):  # noqa: B023 - is awaited here
+                return [silent(device, f"{shown} of a {kind}"), *inspect(device, *asked)]
+            setup.slowest = max(setup.slowest, device.delay(one.id))
+            if knowledge.lasts is not None:
+                await device.broker.wait(lambda: not device.is_running, setup.timeout)
+            code = device.codes[-1] if device.codes else None
+            seen.append(_Seen(kind, shown, len(device.frames[place]), code))
+        return inspect(device, *asked)
 
 
 def _compared(kind: str, seen: Sequence[_Seen]) -> list[RuleViolation]:

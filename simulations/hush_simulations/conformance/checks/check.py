@@ -1,11 +1,12 @@
 """What every check gets and returns."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import RuleViolation, Status
+from hush_simulations.conformance.pace import StarvedError
 
 _PROBE = 3.0
 
@@ -16,11 +17,17 @@ class Knowledge:
 
     setup: Setup
     samples: int = 200  # reports of each value for the law of the noise
-    seconds: float = 60.0  # for the samples of all mechanisms together
+    seconds: float = 60.0  # for the samples of all laws together, that devices can use
+    laws: Collection[str] = ()  # that are sampled; all of them if there are none
     answers: float = 1.0  # seconds from the start of the program to its first report
     lasts: float | None = None  # seconds of a whole run of a program that ends by itself
     supported: set[str] = field(default_factory=set)  # optional parts that it has
     missing: set[str] = field(default_factory=set)  # and those that it does not have
+
+    @property
+    def together(self) -> int:
+        """Tasks that one run answers: more than one only of a program that keeps running, which has no exit code."""
+        return self.setup.batch if self.lasts is None else 1
 
     @property
     def probing(self) -> float:
@@ -57,18 +64,26 @@ async def together(setup: Setup, cases: Iterable[Awaitable[list[RuleViolation]]]
     """Run cases at the same time, as many as there is room for; return all faults, each once.
 
     If the first fault is enough, the other cases are stopped when it is found.
+
+    Raises:
+        StarvedError: a case could not be judged, and the others found nothing.
     """
     running = [asyncio.create_task(_awaited(case), name="conform-case") for case in cases]
-    faults = dict[RuleViolation, None]()
+    faults, starved = dict[RuleViolation, None](), list[StarvedError]()
     try:
         for case in asyncio.as_completed(running):
-            faults |= dict.fromkeys(await case)
+            try:
+                faults |= dict.fromkeys(await case)
+            except StarvedError as error:
+                starved.append(error)
             if faults and setup.stops:
                 break
     finally:
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+    if starved and not faults:
+        raise starved[0]
     return list(faults)
 
 

@@ -1,30 +1,29 @@
 """Checks of the noise: its law for each mechanism, whatever the value is, and the ids of reports."""
 
 import asyncio
-import time
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import log
 
-from hush_common.domain import read_domain
+from hush_common.domain import Domain
 from hush_common.formatting import significant, whole
 from hush_common.mechanisms import Mechanism, Offers
-from hush_common.mechanisms.registry import fitting
 from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_simulations.auditing.audit import audit, views_of_mechanism
 from hush_simulations.conformance.checks.answers import silent
 from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
-from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
+from hush_simulations.conformance.pace import StarvedError
 from hush_simulations.conformance.reports import frame_of, inspect
-from hush_simulations.conformance.tasks import DOMAINS, EXTREMES, task
+from hush_simulations.conformance.tasks import LAWS, Law, task
 
-_PILOT = 4_000
-_TIMES_AS_MANY, _FEWEST, _MOST = 20, 20_000, 400_000
+_PILOT = 2_000
+_TIMES_AS_MANY, _FEWEST, _MOST = 20, 2_000, 400_000
 """Draws of the reference: a multiple of the sample, within limits."""
 _FEWEST_AUDITED = 200
 """Reports below which a lower bound of epsilon says nothing."""
@@ -39,35 +38,45 @@ _FIXED_BITS = 8
 
 @dataclass
 class _Sample:
-    """The reports about some values under one mechanism."""
+    """The reports about some values under one law."""
 
-    kind: str
+    law: Law
     asked: Task
+    wanted: int  # of each value
     bodies: dict[str | None, list[Body]]
+    seconds: float = 0.0  # that the devices have used
     started: Counter[str | None] = field(default_factory=Counter)
     faults: list[RuleViolation] = field(default_factory=list)
 
-    def next_value(self, wanted: int) -> tuple[str | None, int]:
+    @classmethod
+    def of(cls, law: Law, wanted: int) -> "_Sample":
+        asked = task(f"conform-law-{law.name.replace('_', '-')}", **law.fields)
+        return cls(law, asked, wanted, {value: [] for value in law.values})
+
+    def next_value(self) -> tuple[str | None, int]:
         """Return the value with the fewest reports so far, and how many are wanted of it."""
         value = min(self.bodies, key=lambda one: (self.started[one], SystemRng().randbelow(1 << 20)))
-        return value, wanted - self.started[value]
+        return value, self.wanted - self.started[value]
+
+    def fresh(self, number: int) -> Task:
+        """Return a new task with the same law, and with its own purpose."""
+        return task(f"{self.asked.id}-{number}", **self.law.fields)
 
 
 async def _noise(knowledge: Knowledge) -> CheckOutcome:
-    """Sample each mechanism that the program has, for an equal share of the time."""
-    outcome = CheckOutcome()
-    mechanisms = [(kind, part.name) for kind, domain in DOMAINS.items() for part in fitting(read_domain(domain))]
-    ends = time.monotonic() + knowledge.seconds
-    for number, (kind, name) in enumerate(mechanisms):
-        asked = task(f"conform-{name.replace('_', '-')}", domain=DOMAINS[kind], mechanism=name)
-        if not await _is_answered(knowledge, asked, kind):
-            knowledge.missing.add(name)
-            outcome.remarks.append(f"{name} is not supported")
+    """Sample each law that the program has, for an equal share of the time."""
+    outcome, left = CheckOutcome(), knowledge.seconds * knowledge.setup.jobs
+    laws = [law for law in LAWS if not knowledge.laws or law.name in knowledge.laws]
+    for number, law in enumerate(laws):
+        sample = _Sample.of(law, knowledge.samples)
+        share = left / (len(laws) - number)
+        if not await _one_run(knowledge, sample, *sample.next_value(), share):
+            knowledge.missing.add(law.name)
+            outcome.remarks.append(f"{law.name} is not supported")
             continue
-        knowledge.supported.add(name)
-        left = (ends - time.monotonic()) / (len(mechanisms) - number)
-        sample = _Sample(kind, asked, {value: [] for value in EXTREMES[kind]})
-        await _draw(knowledge, sample, left)
+        knowledge.supported.add(law.name)
+        await _draw(knowledge, sample, share)
+        left -= sample.seconds
         faults, remark, is_judged = await asyncio.to_thread(_judge, sample)
         outcome.faults += faults
         outcome.remarks.append(remark)
@@ -75,105 +84,115 @@ async def _noise(knowledge: Knowledge) -> CheckOutcome:
         if outcome.faults and knowledge.setup.stops:
             break
     outcome.faults = list(dict.fromkeys(outcome.faults))
-    outcome.is_supported = any(name in knowledge.supported for _, name in mechanisms)
+    outcome.is_supported = any(law.name in knowledge.supported for law in laws)
     return outcome
 
 
-async def _is_answered(knowledge: Knowledge, asked: Task, kind: str) -> bool:
-    async with knowledge.setup.device(asked.id, value=EXTREMES[kind][0]) as device:
-        device.publish(asked.id, asked.payload)
-        return await device.until_reports(1, knowledge.probing)
-
-
 async def _draw(knowledge: Knowledge, sample: _Sample, seconds: float) -> None:
-    """Let devices answer until there are enough reports of each value, or the time is over."""
-    ends = time.monotonic() + seconds
+    """Let devices answer until there are enough reports of each value, or they have used their time."""
 
     async def work() -> None:
-        while time.monotonic() < ends and not sample.faults:
-            value, lack = sample.next_value(knowledge.samples)
+        while sample.seconds < seconds and not sample.faults:
+            value, lack = sample.next_value()
             if lack <= 0:
                 return
-            await _one_run(knowledge.setup, sample, value, min(lack, knowledge.setup.batch, _MOST_TOGETHER), ends)
+            with suppress(StarvedError):  # the sample is smaller
+                await _one_run(knowledge, sample, value, lack, seconds)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(knowledge.setup.jobs):
             group.create_task(work(), name="conform-sample")
 
 
-async def _one_run(setup: Setup, sample: _Sample, value: str | None, count: int, ends: float) -> None:
-    """Let a new device answer tasks about one value."""
-    first = sum(sample.started.values())
+async def _one_run(knowledge: Knowledge, sample: _Sample, value: str | None, lack: int, seconds: float) -> bool:
+    """Let a new device answer tasks about one value; return whether it answers any, if it is the first."""
+    setup, first = knowledge.setup, sum(sample.started.values())
+    count = min(lack, setup.batch, _MOST_TOGETHER)
     sample.started[value] += count
-    asked = [_fresh(sample, number) for number in range(first, first + count)]
+    asked = [sample.fresh(number) for number in range(first, first + count)]
     async with setup.device(*(one.id for one in asked), value=value) as device:
         for one in asked:
             device.publish(one.id, one.payload)
-        while len(device.frames) < count and time.monotonic() < ends:
-            before = len(device.frames)
-            if not await device.until(lambda: len(device.frames) > before):  # noqa: B023 - is awaited here
-                about = "no value" if value is None else f"the value {value!r}"
-                some = f"{before} of {count} tasks with {sample.asked.mechanism} about {about} answered, then"
+        if not first and not await device.until_reports(1, knowledge.probing):
+            return False
+        while len(device.frames) < count and sample.seconds < seconds:
+            before, used = len(device.frames), device.broker.pace.used
+            try:
+                answers = await device.until(lambda: len(device.frames) > before)  # noqa: B023 - is awaited here
+            finally:
+                sample.seconds += device.broker.pace.used - used
+            if not answers:
+                some = f"{before} of {count} tasks with {sample.law.name} about {_named(value)} answered, then"
                 sample.faults.append(silent(device, some))
                 break
         sample.faults += inspect(device, *asked)
         frames = {one.payload: frame_of(one) for one in device.reports}
         sample.bodies[value] += [report.body for frame in frames.values() if frame for report in frame.reports]
+        return True
 
 
-def _fresh(sample: _Sample, number: int) -> Task:
-    """Return a new task like that of a sample, with its own purpose."""
-    return task(f"{sample.asked.id}-{number}", domain=DOMAINS[sample.kind], mechanism=sample.asked.mechanism)
+def _named(value: str | None) -> str:
+    return "no value" if value is None else f"the value {value!r}"
 
 
 def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
     """Compare a sample with the law of each value, and with the epsilon; return whether there was enough of it."""
-    asked, faults = sample.asked, list(dict.fromkeys(sample.faults))
-    name, seen = asked.mechanism, 1.0
-    for value, bodies in sample.bodies.items():
-        if not faults and len(bodies) >= _FEWEST_TESTED:
-            compared = _compared(asked, value, bodies)
-            seen = min(seen, compared.visible)
+    part, samples = _of_one_offer(sample)
+    name, faults, seen = sample.law.name, list(dict.fromkeys(sample.faults)), list[float]()
+    for value, bodies in samples.items():
+        if len(bodies) >= _FEWEST_TESTED:
+            compared = _compared(sample.asked.domain, part, value, bodies)
+            seen.append(compared.visible)
             if compared.deviation:
-                about = "no value" if value is None else f"the value {value!r}"
-                faults.append(RuleViolation(Rule.LAW, f"{name}, {about}: {compared.deviation}"))
-    counts = sorted({len(bodies) for bodies in sample.bodies.values()})
-    shown = whole(counts[0]) if len(counts) == 1 else f"{whole(counts[0])} to {whole(counts[-1])}"
-    remark = f"{name}: {shown} reports of each of {len(sample.bodies)} values"
-    if seen > _GROSS:
-        remark += ", too few to judge; give more time with --seconds, or use --batch"
+                faults.append(RuleViolation(Rule.LAW, f"{name}, {_named(value)}: {compared.deviation}"))
+    visible = max(seen) if len(seen) == len(samples) else 1.0
+    remark = f"{name}: {_counted(samples)} of {whole(sample.wanted)} reports of each of {len(samples)} values"
+    if visible > _GROSS:
+        remark += f" in {significant(sample.seconds, 2)} s of its devices, too few to judge; "
+        remark += "give more time with --seconds, or use --batch"
     else:
-        remark += f"; a share that is wrong by {significant(seen, 2, scale=100)} points would be found"
-    audited = _audited(sample)
+        remark += f"; a share that is wrong by {significant(visible, 2, scale=100)} points would be found"
+    audited = _audited(sample.asked.domain, part, list(samples.values()))
     if audited is not None:
-        declared = float(asked.epsilon)
+        declared = float(part.epsilon)
         if audited > declared:
             words = f"{name}: epsilon is at least {significant(audited)}, where the task says {significant(declared)}"
             faults.append(RuleViolation(Rule.EPSILON, words))
         remark += f"; epsilon is at least {significant(audited, 2)} of {significant(declared)}"
-    return faults, remark, seen <= _GROSS
+    return faults, remark, visible <= _GROSS
 
 
-def _compared(asked: Task, value: str | None, bodies: Sequence[Body]) -> Comparison:
+def _counted(samples: Mapping[str | None, Sequence[Body]]) -> str:
+    counts = sorted({len(bodies) for bodies in samples.values()})
+    return whole(counts[0]) if len(counts) == 1 else f"{whole(counts[0])} to {whole(counts[-1])}"
+
+
+def _of_one_offer(sample: _Sample) -> tuple[Mechanism, Mapping[str | None, Sequence[Body]]]:
+    """Return the mechanism of the offer that most reports took, and their bodies under it."""
+    randomizer = sample.asked.randomizer
+    if not isinstance(randomizer, Offers):
+        return randomizer, sample.bodies
+    taken = Counter(body[0] for bodies in sample.bodies.values() for body in bodies)
+    most = max(range(len(randomizer.parts)), key=lambda offer: taken[offer])
+    return randomizer.parts[most], {
+        value: [body[1:] for body in bodies if body[0] == most] for value, bodies in sample.bodies.items()
+    }
+
+
+def _compared(domain: Domain, part: Mechanism, value: str | None, bodies: Sequence[Body]) -> Comparison:
     """Compare reports about a value with draws of hush's own mechanism."""
-    domain, rng, part = asked.domain, SystemRng(), _part(asked)
-    reading = domain.nothing if value is None else domain.read(domain.parse(value))
+    rng, reading = SystemRng(), domain.nothing if value is None else domain.read(domain.parse(value))
     count = min(max(_TIMES_AS_MANY * len(bodies), _FEWEST), _MOST)
-    drawn = [asked.perturb(domain.complete(reading, rng), rng, 0) for _ in range(_PILOT + count)]
+    drawn = [part.perturb(domain.complete(reading, rng).index, rng) for _ in range(_PILOT + count)]
     return compare(bodies, drawn[_PILOT:], drawn[:_PILOT], views(part, domain))
 
 
-def _part(asked: Task) -> Mechanism:
-    """Return the mechanism of a task with one epsilon."""
-    return asked.randomizer.parts[0] if isinstance(asked.randomizer, Offers) else asked.randomizer
-
-
-def _audited(sample: _Sample) -> float | None:
+def _audited(domain: Domain, part: Mechanism, samples: Sequence[Sequence[Body]]) -> float | None:
     """Return the lower bound of epsilon from the first two values; None if there are too few reports.
 
     A fair coin says of each report of which value the next one is taken, so that the coins are independent.
     """
-    pools = [iter(bodies) for bodies in list(sample.bodies.values())[:2]]
+    pools = [iter(bodies) for bodies in samples[:2]]
     sides, reports, coins = list[int](), list[object](), SystemRng()
     with suppress(StopIteration):
         while True:
@@ -182,8 +201,7 @@ def _audited(sample: _Sample) -> float | None:
             sides.append(side)
     if len(sides) < _FEWEST_AUDITED:
         return None
-    looks = views_of_mechanism(_part(sample.asked), sample.asked.domain)
-    return audit(sides, reports, looks, 1 - FALSE_ALARM).bound
+    return audit(sides, reports, views_of_mechanism(part, domain), 1 - FALSE_ALARM).bound
 
 
 async def _ids(knowledge: Knowledge) -> CheckOutcome:
@@ -196,12 +214,19 @@ async def _ids(knowledge: Knowledge) -> CheckOutcome:
     biased = 0 if again else len(_biased(ids))
     if biased > _FIXED_BITS:
         faults.append(RuleViolation(Rule.FRESH_IDS, f"{biased} of 128 bits of an id are not random"))
-    return CheckOutcome(faults, [f"{len(ids)} ids"])
+    needed = math.ceil(_limit() / log(2))
+    is_judged = len(ids) >= needed
+    remark = f"{len(ids)} ids" if is_judged else f"{len(ids)} of {needed} ids that are needed to judge their bits"
+    return CheckOutcome(faults, [remark], is_judged=is_judged)
+
+
+def _limit() -> float:
+    return log(2 * 128 / FALSE_ALARM)
 
 
 def _biased(ids: Sequence[bytes]) -> list[int]:
     """Return the bits that are set too often or too seldom, with a false alarm of 10^-9 in all together."""
-    limit = log(2 * 128 / FALSE_ALARM)
+    limit = _limit()
     numbers = [int.from_bytes(one, "big") for one in ids]
     found = []
     for bit in range(128):

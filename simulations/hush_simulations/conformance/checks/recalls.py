@@ -1,6 +1,7 @@
 """Checks of recalls: the same bytes once more, and nothing else."""
 
 import secrets
+import time
 from collections.abc import Mapping
 
 from hush_common.recall import RECALL_ID_BYTES, Recall, encode_recall
@@ -16,6 +17,9 @@ from hush_simulations.conformance.tasks import task
 
 _OVER = 1
 """Seconds over which a recall is spread."""
+_DAY = 86_400
+_SPREAD_DEVICES, _EARLY = 3, 60.0
+"""That all of these devices send so early, by chance, has the probability 3·10⁻¹⁰."""
 
 
 async def _recalls(knowledge: Knowledge) -> CheckOutcome:
@@ -32,8 +36,13 @@ async def _recalls(knowledge: Knowledge) -> CheckOutcome:
             return CheckOutcome(changed(device, "after a recall", Rule.SAME_BYTES), is_supported=False)
         faults = await _served(device, asked, identifier)
     cases = [_ignored(setup, *case) for case in _SPOILED.items()]
-    faults += await together(setup, [*cases, _forbidden(setup), _killed(setup)])
-    return CheckOutcome(faults, [f"a recall over {_OVER} s; that its times are uniform is not checked"])
+    early = list[float]()
+    later = [_spread(setup, number, early) for number in range(_SPREAD_DEVICES)]
+    faults += await together(setup, [*cases, _forbidden(setup), _killed(setup), *later])
+    if len(early) == _SPREAD_DEVICES:
+        words = f"{len(early)} of {_SPREAD_DEVICES} devices sent a report that was recalled over a day"
+        faults.append(RuleViolation(Rule.SPREAD, f"{words} within {max(early):.1f} s"))
+    return CheckOutcome(faults, [f"recalls over {_OVER} s; one over a day is not served at once"])
 
 
 def _identifier() -> bytes:
@@ -114,6 +123,20 @@ async def _forbidden(setup: Setup) -> list[RuleViolation]:
         if not await device.until_reports(1):
             return [silent(device, "a broker that refuses the subscription to recalls"), *inspect(device, asked)]
         return inspect(device, asked)
+
+
+async def _spread(setup: Setup, number: int, early: list[float]) -> list[RuleViolation]:
+    """A recall over the longest time: note how soon its report came, if it came at once."""
+    asked = task(f"conform-spread-{number}")
+    async with setup.device(asked.id) as device:
+        if faults := await _acknowledged(device, asked):
+            return faults
+        began = time.monotonic()
+        device.recall(asked.id, asked.digest, _identifier(), _DAY)
+        if await device.run_idle(lambda: len(device.reports) > 1):
+            after = device.reports[1].at - began
+            early += [after] if after <= _EARLY else []
+        return [*inspect(device, asked), *changed(device, "after a recall", Rule.SAME_BYTES)]
 
 
 async def _killed(setup: Setup) -> list[RuleViolation]:

@@ -1,10 +1,11 @@
 """Checks of refusals: what a device must not answer, and that a refusal does not last."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
+from hush_common.topics import task_of_report_topic
 from hush_simulations.conformance.checks.answers import silent
 from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
 from hush_simulations.conformance.device import Device, Setup
@@ -14,10 +15,20 @@ from hush_simulations.conformance.tasks import Hostile, hostile, moment, task
 
 
 async def _hostile(knowledge: Knowledge) -> CheckOutcome:
-    legal = task("conform-hostile")
-    cases = hostile(legal)
-    faults = await together(knowledge.setup, [_refused_then(knowledge.setup, case, legal) for case in cases])
-    return CheckOutcome(faults, [f"{len(cases)} payloads; a legal task follows each, and is to be answered"])
+    count = len(hostile(task("conform-hostile")))
+    size = min(knowledge.together, _MOST_TOGETHER)
+    groups = [range(start, min(start + size, count)) for start in range(0, count, size)]
+    faults = await together(knowledge.setup, [_some_refused(knowledge.setup, numbers) for numbers in groups])
+    return CheckOutcome(faults, [f"{count} payloads; a legal task follows each, and is to be answered"])
+
+
+async def _some_refused(setup: Setup, numbers: range) -> list[RuleViolation]:
+    asked = {number: task(f"conform-hostile-{number}", purpose=f"conform {number}") for number in numbers}
+    return await _refused_then(setup, [(hostile(legal)[number], legal) for number, legal in asked.items()])
+
+
+_MOST_TOGETHER = 18
+"""Payloads of one run: a program that one of them ends is found in a third of them."""
 
 
 def _why(device: Device) -> str:
@@ -36,18 +47,28 @@ async def _too_large(setup: Setup) -> list[RuleViolation]:
     above = decimal_text(Fraction(setup.max_epsilon) + Fraction(1, 1_000_000))
     costly = task("conform-epsilon", epsilon=above)
     case = Hostile(f"a task with epsilon {above}, above its limit of {setup.max_epsilon}", costly.payload)
-    return await _refused_then(setup, case, task("conform-epsilon", epsilon="1"))
+    return await _refused_then(setup, [(case, task("conform-epsilon", epsilon="1"))])
 
 
-async def _refused_then(setup: Setup, case: Hostile, legal: Task) -> list[RuleViolation]:
-    async with setup.device(legal.id) as device:
-        device.publish(legal.id, case.payload)
+async def _refused_then(setup: Setup, cases: Sequence[tuple[Hostile, Task]]) -> list[RuleViolation]:
+    """Publish tasks that no device may answer, and then a legal one under the id of each."""
+    legal = [one for _, one in cases]
+    names = {one.id: case.name for case, one in cases}
+    async with setup.device(*names) as device:
+        for case, one in cases:
+            device.publish(one.id, case.payload)
         if await device.run_idle(lambda: bool(device.reports)):
-            return [RuleViolation(Rule.REFUSES, f"answered {case.name}")]
-        device.publish(legal.id, legal.payload)
-        if not await device.until_reports(1):
-            return [RuleViolation(Rule.RECOVERS, f"after {case.name}, a legal task under the same id: {_why(device)}")]
-        return inspect(device, legal)
+            answered = dict.fromkeys(task_of_report_topic(one.topic) or "" for one in device.reports)
+            return [RuleViolation(Rule.REFUSES, f"answered {names.get(one, 'a task')}") for one in answered]
+        for one in legal:
+            device.publish(one.id, one.payload)
+        for count in range(1, len(cases) + 1):
+            if not await device.until(lambda: len(device.frames) >= count):  # noqa: B023 - is awaited here
+                answered = dict.fromkeys(task_of_report_topic(one.topic) or "" for one in device.reports)
+                silent_after = next(name for one, name in names.items() if one not in answered)
+                words = f"after {silent_after}, a legal task under the same id: {_why(device)}"
+                return [RuleViolation(Rule.RECOVERS, words)]
+        return inspect(device, *legal)
 
 
 async def _closed(setup: Setup) -> list[RuleViolation]:

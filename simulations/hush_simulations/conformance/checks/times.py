@@ -1,8 +1,8 @@
 """Checks of the times of sending: no value may decide when a device sends."""
 
 import asyncio
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import combinations
 
 from hush_common.formatting import significant
@@ -12,6 +12,7 @@ from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowl
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import differ
+from hush_simulations.conformance.pace import StarvedError
 from hush_simulations.conformance.reports import inspect
 from hush_simulations.conformance.tasks import task
 
@@ -21,29 +22,32 @@ _KINDS: dict[str, tuple[str | None, ...]] = {
     "no value": (None, "nan", "none"),
 }
 _EACH = 32
-_SECONDS = 30.0
+_FEWEST = 20
+"""Delays of a kind, below which not even the largest difference is found."""
 _SHORTEST_MS = 1.0
 
 
 async def _times(knowledge: Knowledge) -> CheckOutcome:
     """Measure the time from the task to the report, of each kind of value in random order, and compare them."""
-    setup, ends = knowledge.setup, time.monotonic() + _SECONDS
+    setup = knowledge.setup
     delays: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     waiting = [kind for kind in _KINDS for _ in range(_EACH)]
     order = [waiting.pop(SystemRng().randbelow(len(waiting))) for _ in range(len(waiting))]
     faults = list[RuleViolation]()
 
     async def work() -> None:
-        while order and time.monotonic() < ends and not faults:
+        while order and not faults:
             some = [order.pop() for _ in range(min(setup.batch, len(order)))]
-            faults.extend(await _measured(setup, some, len(order), delays))
+            with suppress(StarvedError):
+                faults.extend(await _measured(setup, some, len(order), delays))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(setup.jobs):
             group.create_task(work(), name="conform-time")
     for first, second in combinations(_KINDS, 2):
         faults += _compared(first, second, delays)
-    return CheckOutcome(list(dict.fromkeys(faults)), [_power(delays)])
+    is_judged = min(map(len, delays.values())) >= _FEWEST
+    return CheckOutcome(list(dict.fromkeys(faults)), [_power(delays)], is_judged=is_judged)
 
 
 async def _measured(
@@ -80,10 +84,10 @@ def _share(share: float) -> str:
 def _power(delays: dict[str, list[float]]) -> str:
     """Return what would have been found: a difference as large as the spread of the delays."""
     every = sorted(delay for some in delays.values() for delay in some)
-    if not every:
-        return "nothing was measured"
-    wide = 1000 * (every[len(every) * 9 // 10] - every[len(every) // 10])
     counts = "/".join(str(len(some)) for some in delays.values())
+    if min(map(len, delays.values())) < _FEWEST:
+        return f"{counts} of {_EACH} delays of each kind, too few to judge"
+    wide = 1000 * (every[len(every) * 9 // 10] - every[len(every) // 10])
     shown = significant(max(wide, _SHORTEST_MS), 2)
     return f"{counts} delays; one that depends on the value by more than about {shown} ms would be found"
 
