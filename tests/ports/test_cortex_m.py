@@ -25,6 +25,12 @@ FLAGS = "-mthumb -Os -std=c11 -ffunction-sections -fdata-sections -Wall -Wextra 
 LARGER = "lm3s6965evb"
 """For a whole device, with two pages of 4 KiB in RAM: it has 64 KiB. A Cortex-M3 runs the instructions of an M0+."""
 LINK = "--specs=nano.specs -nostartfiles -Wl,--gc-sections"
+OFTEN = [
+    pytest.param("cortex-m0plus"),
+    pytest.param("cortex-m3", marks=pytest.mark.soak),
+    pytest.param("cortex-m4"),
+]
+"""A Cortex-M3 runs the instructions that a Cortex-M4 runs of these programs, which use no floats."""
 ROUNDS = 200
 TABLES = ["1", "2", "4", "8"]
 HOSTED = {"hush_report.c", "hush_file.c", "hush_line.c"}
@@ -120,7 +126,7 @@ def facts_of(program: Path, machine: str) -> dict[str, int]:
     return {" ".join(words[:2]): int(words[2]) for line in lines if len(words := line.split()) == 3}
 
 
-@pytest.fixture(scope="module", params=MACHINES)
+@pytest.fixture(scope="module", params=OFTEN)
 def facts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         asked = [*published_vectors(), *tables(monkeypatch)]
@@ -140,7 +146,7 @@ def test_a_cortex_m_that_is_reset_while_it_writes_has_the_old_record_or_the_new_
     assert facts["erases of"] > 20
 
 
-@pytest.fixture(scope="module", params=MACHINES)
+@pytest.fixture(scope="module", params=OFTEN)
 def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     directory = tmp_path_factory.mktemp("device")
     rounds = {"rounds": ROUNDS, "round_every": "1m", "opens": "2026-01-01T00:00:00Z"}

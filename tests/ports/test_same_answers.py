@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow
 
 SEED = 2026
 CASES = 1500
+PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     program = compiled(tmp_path, library=tmp_path / "hush.c", sanitized=False)
     port = Port((str(program),))
     few = known.first(CASES // 3)
-    assert port.ask(few.orders) != few.outcomes
+    assert differs(port, few)
 
 
 @pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
@@ -247,4 +248,9 @@ def is_seen(language: str, name: str, slip: tuple[str, str], directory: Path, kn
     """Whether the comparison sees a slip that is planted in a port that is not compiled."""
     port = port_of(language, directory, client=planted(directory, name, *slip))
     few = known.first(CASES // 3)
-    return port.ask(few.orders) != few.outcomes
+    return differs(port, few)
+
+
+def differs(port: Port, known: Known) -> bool:
+    """Whether any outcome differs. Every eighth case is asked first: that is most often enough."""
+    return any(port.ask(known.orders[part::PARTS]) != known.outcomes[part::PARTS] for part in range(PARTS))
