@@ -676,6 +676,9 @@ def _task(payload: bytes, limit: tuple[int, int]) -> Task:
             break
     if not reader.take(b"}") or reader.peek() != b"":
         raise HushError("malformed", "is not a JSON object")
+    for name, numbers in (("levels", task.levels), ("size", task.size)):
+        if not numbers:
+            task.seen.pop(name, None)  # an empty list is as none
     _check(task)
     task.digest = hashlib.sha256(payload).digest()
     return task
@@ -784,7 +787,7 @@ def _read_offers(reader: _Reader, task: Task) -> None:
         if task.offers and not _is_below(task.offers[-1], offer):
             raise HushError("task", "offers that do not ascend")
         task.offers.append(offer)
-    if len(task.offers) < 2:
+    if len(task.offers) == 1:
         raise HushError("task", "offers that leave no choice")
 
 
@@ -1016,8 +1019,6 @@ def _check_parameters(task: Task) -> None:
     for given in (task.levels, task.size):
         if len(given) not in (0, count):
             raise HushError("task", "not one number for each offer")
-    if ("levels" in task.seen and not task.levels) or ("size" in task.seen and not task.size):
-        raise HushError("task", "an empty list")
     if any(size >= task.parts for size in task.size) or task.sampled > task.parts:
         raise HushError("task", "more categories or coordinates than the task has")
     if task.offers and (task.offers[-1][0] * task.epsilon[1] != task.epsilon[0] * task.offers[-1][1]):
