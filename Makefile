@@ -20,9 +20,9 @@ endif
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
-# Three files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
+# Four files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
 # In the order of the folders: files with few but long tests come early, and the short unit tests fill the end.
-PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 # The tests start commands hundreds of times: each module is compiled once, not each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,7 +30,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test: $(VENV)/dev lint
 	$(BIN)/pytest $(PARALLEL) -m "not soak and not outside"
 
-# `make test`, then the tests that start a browser, Sphinx, pip, pyright or a notebook.
+# `make test`, then the tests that start a browser, Sphinx, pip, pyright, a notebook, an emulator or a fuzzer, or plant
+# faults in a device.
 test-all: test
 	$(BIN)/pytest $(PARALLEL) -m "outside and not soak"
 

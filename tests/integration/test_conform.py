@@ -117,6 +117,8 @@ async def found_in(check: Check, fault: str, directory: Path) -> CheckOutcome:
     return await check.run(knowledge)
 
 
+@pytest.mark.slow
+@pytest.mark.outside
 @pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
@@ -127,6 +129,8 @@ async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
         assert rule in {broken.rule.name.lower() for broken in outcome.faults}, (fault, outcome)
 
 
+@pytest.mark.slow
+@pytest.mark.outside
 @pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(400)
 async def test_a_correct_device_passes(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ SLIPS = {
 """Planted in hush_device.c, each must be found."""
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_device_is_found(slip: tuple[str, str], tmp_path: Path) -> None:
     source = (C_PORT / "hush_device.c").read_text(encoding="utf-8")

@@ -13,6 +13,8 @@ import pytest
 from port_programs import C_PORT
 from servers import need
 
+pytestmark = pytest.mark.slow
+
 STUBS = Path(__file__).parent / "stubs"
 SOURCES = {"hush.c", "hush_device.c", "hush_flash.c", "hush_esp.c"}
 FLAGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror", f"-I{C_PORT}", f"-I{STUBS}", "-DESP_PLATFORM"]

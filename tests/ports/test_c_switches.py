@@ -11,7 +11,7 @@ from port_programs import C_PORT, LARGE, Port, compiled, hexadecimal
 
 from hush_common.task import Task, decode_task
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 
 def by(mechanism: str) -> Callable[[Task], bool]:

@@ -17,6 +17,8 @@ from servers import need
 from hush_common.task import decode_task, make_task
 from hush_common.wire import encode_frame
 
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
+
 SOURCES = Path(__file__).parent / "cortex_m"
 GUIDE = Path(__file__).parents[2] / "docs" / "device.md"
 MACHINES = {"cortex-m0plus": "microbit", "cortex-m3": "lm3s6965evb", "cortex-m4": "mps2-an386"}

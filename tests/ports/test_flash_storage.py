@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from port_programs import C_PORT, compiled
 
+pytestmark = pytest.mark.slow
+
 MAIN = Path(__file__).parent / "flash_cuts.c"
 SOURCE = C_PORT / "hush_flash.c"
 GEOMETRIES = [(1, 1024, 2), (4, 1024, 3), (8, 1024, 2), (32, 2048, 2)]
@@ -86,6 +88,7 @@ MISTAKES = {
 """Planted in the storage, each must be found: the mode, the right text and the wrong one."""
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_in_the_storage_is_found(mistake: tuple[str, str, str], tmp_path: Path) -> None:
     mode, right, wrong = mistake

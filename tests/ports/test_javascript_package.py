@@ -12,6 +12,8 @@ from servers import missing, need
 
 from hush_client.browser import browser_modules
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = PORTS / "js"
 TESTS = Path(__file__).parent / "js"
 MOST_COMPRESSED = 36_000

@@ -12,6 +12,8 @@ import pytest
 from port_cases import VECTORS
 from port_programs import PORTS, micropython, planted
 
+pytestmark = pytest.mark.slow
+
 MODEL = Path(__file__).parent / "device_model.py"
 PORT = PORTS / "micropython"
 TABLE = VECTORS["tasks"]["room 3"].encode()
@@ -87,6 +89,7 @@ SLIPS = {
 """Planted in hush_device.py, each must be found by the model."""
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_is_found(slip: tuple[str, str], tmp_path: Path) -> None:
     client = planted(tmp_path, "micropython/hush_device.py", *slip)

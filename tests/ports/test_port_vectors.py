@@ -12,6 +12,8 @@ from hush_common.epsilon import parse_epsilon, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.task import Task, decode_task
 
+pytestmark = pytest.mark.slow
+
 GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").read_text(encoding="utf-8"))
 HEIGHTS = VECTORS["answers"][0]
 TIMED = next(vector for vector in VECTORS["answers"] if '"closes"' in vector["task"])

@@ -223,6 +223,7 @@ JS_SLIPS = {
 """Planted in a module of the JavaScript package."""
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     source = (C_PORT / "hush.c").read_text(encoding="utf-8")
@@ -234,11 +235,13 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     assert differs(port, few)
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
 def test_a_slip_in_the_micropython_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     assert is_seen("cpython", "micropython/hush_micropython.py", slip, tmp_path, known)
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(("where", "slip"), JS_SLIPS.items(), ids=JS_SLIPS.keys())
 def test_a_slip_in_the_javascript_port_is_seen(where: str, slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     assert is_seen("node", f"js/src/{where.partition(':')[0]}", slip, tmp_path, known)
