@@ -63,7 +63,7 @@ PUBLIC = {
     *("--most-sensors", "--no", "--websockets"),
     *("QUESTION", "--number", "--purpose", "--questions", "--until"),  # of a poll: everybody who answers sees them
     "--logins",  # the name of a file; its lines are not repeated: see `test_poll_logins.py`
-    *("COMMAND", "--check", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
+    *("COMMAND", "--check", "--law", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test
 }
 """What a message may repeat. Anything else is a secret: VALUE, --broker (whose password stands anywhere in it where it
 cannot be read), and all that a later version will add."""

@@ -29,7 +29,12 @@ def unclipped() -> Iterator[None]:
     def around(self: Units, _: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         return self.value(Fraction(low)), self.value(Fraction(high))
 
-    with patch.object(Units, "around", around):
+    def interval_about(
+        self: Units, center: Fraction, below: float, above: float, parts: int = 1
+    ) -> tuple[float, float]:
+        return self.value(center - Fraction(below), parts), self.value(center + Fraction(above), parts)
+
+    with patch.object(Units, "around", around), patch.object(Units, "interval_about", interval_about):
         yield
 
 

@@ -41,9 +41,10 @@ Judged = tuple[Drawn, str, set[str]]
 
 def judged(seed: int) -> Iterator[Judged]:
     """Tasks without end, with what the Python client makes of them."""
-    with pytest.MonkeyPatch.context() as patch:
-        for one in drawn(seed):
-            yield one, *expected(one, patch)
+    for one in drawn(seed):
+        with pytest.MonkeyPatch.context() as patch:  # while the generator waits, nothing is patched
+            found = expected(one, patch)
+        yield one, *found
 
 
 def expected(one: Drawn, monkeypatch: pytest.MonkeyPatch) -> tuple[str, set[str]]:

@@ -41,7 +41,7 @@ EXTREMES: Mapping[str, Sequence[str | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
+class SampledLaw:
     """A law of reports, which is sampled if a program has it."""
 
     name: str
@@ -50,20 +50,20 @@ class Law:
     values: Sequence[str | None]
 
 
-LAWS: Sequence[Law] = (
+LAWS: Sequence[SampledLaw] = (
     *(
-        Law(part.name, kind, {"domain": domain, "mechanism": part.name}, EXTREMES[kind])
+        SampledLaw(part.name, kind, {"domain": domain, "mechanism": part.name}, EXTREMES[kind])
         for kind, domain in DOMAINS.items()
         for part in fitting(read_domain(domain))
     ),
-    Law("offers", "number", {"mechanism": "laplace", "offers": ["0.2", "2"], "epsilon": "2"}, ("120", "220")),
-    Law(
+    SampledLaw("offers", "number", {"mechanism": "laplace", "offers": ["0.2", "2"], "epsilon": "2"}, ("120", "220")),
+    SampledLaw(
         "coins",
         "bit",
         {"domain": BIT, "coins": {"truth": "0.5", "yes": "0.9"}, "epsilon": "2.397896"},
         ("no", "yes"),
     ),
-    Law("other", "category", {"domain": CATEGORY | {"other": "on foot"}, "epsilon": "3"}, ("car", "submarine")),
+    SampledLaw("other", "category", {"domain": CATEGORY | {"other": "on foot"}, "epsilon": "3"}, ("car", "submarine")),
 )
 """Each mechanism, several epsilons, coins, and a label for every other text."""
 

@@ -45,7 +45,8 @@ def run_of(kind: str) -> Run:
 
 def page(run: Run) -> str:
     view = TaskView(run.task, TaskState.OPEN, Origin.FILE, False, NOW, run.result)
-    return html.unescape(re.sub(r"<[^>]+>", "", render_task(view, "/", NOW))).replace("\xa0", " ")
+    text = html.unescape(re.sub(r"<[^>]+>", "", render_task(view, "/", NOW)))
+    return text.replace("\xa0", " ").replace("\N{MINUS SIGN}", "-")
 
 
 def announced(run: Run) -> str:

@@ -125,7 +125,7 @@ ASK = ("poll", "Tea?", "--yes-no")
         ([*ASK, "--bind", "here"], "--bind: 'here' is not an address of this machine"),
         ([*ASK, "--bind", "192.0.2.1"], "--port: 8642 on 192.0.2.1 cannot be used"),
         ([*ASK, "--broker", "mqtts://a@h"], "--websocket: where do phones reach that broker?"),
-        ([*ASK, "--websocket", "wss://h"], "--websocket: is for the phones of a real broker"),
+        ([*ASK, "--websocket", "wss://h"], "--websocket: is for a real broker"),
         ([*ASK, "--broker", "mqtts://a@h", "--websocket", "mqtt://h"], "--websocket: browsers speak MQTT"),
         ([*ASK, "--broker", "http://h", "--websocket", "wss://h"], "--broker"),
         ([*ASK, "--theme", "dark"], "--theme"),

@@ -20,7 +20,7 @@ from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
 from hush_simulations.conformance.pace import StarvedError
 from hush_simulations.conformance.reports import frame_of, inspect
-from hush_simulations.conformance.tasks import LAWS, Law, task
+from hush_simulations.conformance.tasks import LAWS, SampledLaw, task
 
 _PILOT = 2_000
 _TIMES_AS_MANY, _FEWEST, _MOST = 20, 2_000, 400_000
@@ -40,7 +40,7 @@ _FIXED_BITS = 8
 class _Sample:
     """The reports about some values under one law."""
 
-    law: Law
+    law: SampledLaw
     asked: Task
     wanted: int  # of each value
     bodies: dict[str | None, list[Body]]
@@ -49,7 +49,7 @@ class _Sample:
     faults: list[RuleViolation] = field(default_factory=list)
 
     @classmethod
-    def of(cls, law: Law, wanted: int) -> "_Sample":
+    def of(cls, law: SampledLaw, wanted: int) -> "_Sample":
         asked = task(f"conform-law-{law.name.replace('_', '-')}", **law.fields)
         return cls(law, asked, wanted, {value: [] for value in law.values})
 
