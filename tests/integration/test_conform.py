@@ -27,6 +27,9 @@ from hush_simulations.conformance.tasks import hostile, task
 HUSH = str(Path(sys.executable).with_name("hush"))
 REPORT = (HUSH, "report", "{task}", "-", "--device", "{sender}", "--spread", "{spread}")
 
+TRIES = 2
+"""Further runs where a check found the machine too busy to judge."""
+
 PLANTED = {  # by check: each fault, and the rule that it breaks
     "answers": {
         "topic": "topic",
@@ -126,6 +129,12 @@ async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
     faults = PLANTED[check.name]
     found = await asyncio.gather(*(found_in(check, fault, tmp_path) for fault in faults))
     for outcome, (fault, rule) in zip(found, faults.items(), strict=True):
+        for number in range(TRIES):  # on a busy machine a check may refuse to judge: then alone, as it tells a user
+            if outcome.is_judged:
+                break
+            again = tmp_path / f"again-{number}"
+            again.mkdir(exist_ok=True)
+            outcome = await found_in(check, fault, again)  # noqa: PLW2901 - the one that counts
         assert rule in {broken.rule.name.lower() for broken in outcome.faults}, (fault, outcome)
 
 
@@ -134,9 +143,17 @@ async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("forked")
 @pytest.mark.timeout(400)
 async def test_a_correct_device_passes(tmp_path: Path) -> None:
-    found = await conform(setup_of(tmp_path), Order(samples=60, seconds=3600), lambda *_: None)
-    assert found.passed, found.faults
-    assert {finding.status for finding in found.findings} == {"passed"}, found.findings
+    open_checks: list[str] = []
+    for number in range(1 + TRIES):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        order = Order(checks=open_checks, samples=60, seconds=3600)
+        found = await conform(setup_of(directory), order, lambda *_: None)
+        assert not any(one.status == "failed" for one in found.findings), found.faults
+        open_checks = [one.check for one in found.findings if one.status != "passed"]
+        if not open_checks:
+            break
+    assert open_checks == [], found.findings
 
 
 def test_each_check_and_each_rule_has_a_planted_fault() -> None:

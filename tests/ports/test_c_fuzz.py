@@ -1,7 +1,7 @@
 """A fuzzer over everything that the C port parses: tasks, recalls, values and the records of its state.
 
-Four seconds in `make test-all`, a minute in CI (`HUSH_FUZZ_SECONDS`). The sanitizers end it at the first read or write out
-of place, and `fuzz_c.c` at a task that was read and is not answered.
+Four seconds in `make test-all`, a minute in CI (`HUSH_FUZZ_SECONDS`). The sanitizers end it at the first read or write
+out of place, and `fuzz_c.c` at a task that was read and is not answered.
 """
 
 import json

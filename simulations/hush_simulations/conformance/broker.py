@@ -141,14 +141,14 @@ class DeviceBroker:
         self.replies: deque[Reply] = deque()
         self.forbids: Callable[[str], bool] = lambda _topic: False
         self.newest = NEW
-        self.connections = 0
+        self.connections: int = 0
         self.subscribed: list[str] = []
         self.runs = 0  # how often the program was started
         self.client_ids: set[tuple[int, str]] = set()  # with the run that used it
         self.delivered: dict[str, float] = {}
         """When the latest message of a topic was first sent to the device; `time.monotonic()`."""
-        self.port = 0
-        self.pace = Pace()  # of the program that is its device
+        self.port: int = 0
+        self.pace: Pace = Pace()  # of the program that is its device
         self._retained: dict[str, bytes] = {}
         self._links: set[_Link] = set()
         self._changed = asyncio.Event()

@@ -68,13 +68,18 @@ class Device:
     def __init__(
         self, setup: Setup, broker: DeviceBroker, directory: Path, *, tasks: Sequence[str], sender: str, spread: float
     ) -> None:
-        self.setup, self.broker, self.tasks, self.sender, self.spread = setup, broker, tasks, sender, spread
-        self.state, self.output = directory / "state", directory / "output"
+        self.setup: Setup = setup
+        self.broker: DeviceBroker = broker
+        self.tasks: Sequence[str] = tasks
+        self.sender: str = sender
+        self.spread: float = spread
+        self.state: Path = directory / "state"
+        self.output: Path = directory / "output"
         self._value_file = directory / "value"
         self._program: Program | None = None
         self._watcher: asyncio.Task[None] | None = None
         self.codes: list[int] = []  # exit codes of the runs that ended by themselves
-        self.started = 0.0
+        self.started: float = 0.0
 
     def set_value(self, value: str | None) -> None:
         """Replace the value; None is a missing one. A reader sees the old one or the new one."""

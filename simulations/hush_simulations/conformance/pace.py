@@ -26,8 +26,8 @@ class Pace:
 
     def __init__(self) -> None:
         self.pid: int | None = None
-        self.used = 0.0  # seconds
-        self.lost = 0.0  # seconds in which the program could not run
+        self.used: float = 0.0  # seconds
+        self.lost: float = 0.0  # seconds in which the program could not run
         self._waits: dict[int, dict[str, int]] = {}
 
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class Patience:
     """Some seconds, in the time of a program or in that of the clock."""
 
     def __init__(self, pace: Pace, seconds: float, *, by_clock: bool = False) -> None:
-        self.left = seconds
+        self.left: float = seconds
         self._pace, self._by_clock = pace, by_clock
         self._began = self._last = time.monotonic()
         self._limit = max(_MOST_TIMES * seconds, _LEAST_LIMIT)

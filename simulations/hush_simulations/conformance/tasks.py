@@ -9,10 +9,10 @@ from hush_common.domain import BitDomain, read_domain
 from hush_common.mechanisms.registry import fitting
 from hush_common.task import Task, decode_task, make_task
 
-NUMBER = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
+NUMBER: dict[str, object] = {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"}
 BIT = {"kind": "bit"}
-CATEGORY = {"kind": "category", "labels": ["car", "bus", "train", "on foot"]}
-VECTOR = {
+CATEGORY: dict[str, object] = {"kind": "category", "labels": ["car", "bus", "train", "on foot"]}
+VECTOR: dict[str, object] = {
     "kind": "vector",
     "coordinates": [{"name": name, "lower": 120.0, "upper": 220.0} for name in ("left", "right")],
 }
