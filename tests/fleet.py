@@ -1,7 +1,7 @@
 """Devices of all languages that answer one task, each killed and started again between rounds.
 
 A device in a browser is a page: Chromium has one page for each, of an origin that no other has, all in one profile on
-the disk. Whoever kills it kills all of them.
+the disk. A signal that kills Chromium kills all its pages.
 """
 
 import json
