@@ -6,6 +6,8 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +74,16 @@ class Hardened:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(10)
+
+    @contextmanager
+    def running(self) -> Iterator["Hardened"]:
+        """Set it up and start it; stop it at the end."""
+        self.set_up()
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
 
     def reload(self) -> None:
         """As the commands say: the process reads passwords and rules again."""

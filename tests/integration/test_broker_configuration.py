@@ -48,11 +48,8 @@ upper = 220.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardened]:
-    hardened = Hardened(tmp_path_factory.mktemp("hardened") / "broker", USERS)
-    hardened.set_up()
-    hardened.start()
-    yield hardened
-    hardened.stop()
+    with Hardened(tmp_path_factory.mktemp("hardened") / "broker", USERS).running() as hardened:
+        yield hardened
 
 
 _PATIENCE_S = 60  # it only ends a test that fails: a machine can sleep for longer than a broker takes

@@ -20,11 +20,8 @@ TASK = 'id = "heights"\nepsilon = "1"\n[domain]\nkind = "number"\nlower = 120.0\
 
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardened]:
-    hardened = Hardened(tmp_path_factory.mktemp("hardened") / "broker", USERS)
-    hardened.set_up()
-    hardened.start()
-    yield hardened
-    hardened.stop()
+    with Hardened(tmp_path_factory.mktemp("hardened") / "broker", USERS).running() as hardened:
+        yield hardened
 
 
 @pytest.fixture

@@ -27,11 +27,8 @@ IN_TIME_MS = 60_000
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardened]:
     users = {"aggregator": "aggregator"} | dict.fromkeys(PHONES, "device")
-    hardened = Hardened(tmp_path_factory.mktemp("hardened") / "broker", users)
-    hardened.set_up()
-    hardened.start()
-    yield hardened
-    hardened.stop()
+    with Hardened(tmp_path_factory.mktemp("hardened") / "broker", users).running() as hardened:
+        yield hardened
 
 
 @pytest.fixture
