@@ -426,29 +426,31 @@ test("a source is asked once in each round, and what it does decides nothing", a
   }
 });
 
-test("each of many tasks takes a few steps on the storage, and no step for the others", async () => {
-  const many = Array.from({ length: 60 }, (_, i) => ({ ...HEIGHTS, id: `heights-${i}`, purpose: `Sizing ${i}` }));
+/** A device with many tasks, and how many steps it has taken on its storage. */
+async function deviceOfMany(count) {
+  const many = Array.from({ length: count }, (_, i) => ({ ...HEIGHTS, id: `heights-${i}`, purpose: `Sizing ${i}` }));
   const broker = brokerWith(...many), storage = memory(), device = await deviceAt(broker, { storage });
   const { update } = storage;
   let steps = 0;
   storage.update = (step) => update((steps++, step));
+  return { many, broker, device, steps: () => steps };
+}
+
+test("each of many tasks takes a few steps on the storage, and no step for the others", async () => {
+  const { many, broker, device, steps } = await deviceOfMany(60);
   for (const { id } of many) void device.answerEachRound(id, () => 172, { sourceTimeout: 0 });
   await until(() => broker.received.length === many.length, 20000);
   await device.flush();
   await new Promise((resolve) => setTimeout(resolve, 50));
-  assert.ok(steps < 10 * many.length, `${steps} steps for ${many.length} tasks`);
+  assert.ok(steps() < 10 * many.length, `${steps()} steps for ${many.length} tasks`);
   await device.close();
 });
 
 test("answers that wait at the same time look once each whether they have arrived", async () => {
-  const many = Array.from({ length: 60 }, (_, i) => ({ ...HEIGHTS, id: `heights-${i}`, purpose: `Sizing ${i}` }));
-  const broker = brokerWith(...many), storage = memory(), device = await deviceAt(broker, { storage });
-  const { update } = storage;
-  let steps = 0;
-  storage.update = (step) => update((steps++, step));
+  const { many, broker, device, steps } = await deviceOfMany(60);
   const receipts = await Promise.all(many.map(({ id }) => device.answer(id, 172)));
   assert.deepEqual(new Set(receipts.map((it) => it.status)), new Set(["sent"]));
-  assert.ok(steps < 10 * many.length, `${steps} steps for ${many.length} tasks`);
+  assert.ok(steps() < 10 * many.length, `${steps()} steps for ${many.length} tasks`);
   await device.close();
 });
 
