@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, name_value, together
 from hush_simulations.conformance.device import Device, Setup
 from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.packets import OLD
@@ -113,7 +113,7 @@ async def _some_values(knowledge: Knowledge, kind: str, numbers: range, seen: li
     async with setup.device(*(one.id for one in asked)) as device:
         for place, (number, one) in enumerate(zip(numbers, asked, strict=True)):
             value = VALUES[kind][number]
-            shown = "no value" if value is None else f"the value {value[:20]!r}"
+            shown = name_value(value)
             device.set_value(value)
             device.publish(one.id, one.payload)
             if not await device.until(lambda: len(device.frames) > place):  # noqa: B023 - is awaited here

@@ -89,3 +89,8 @@ async def together(setup: Setup, cases: Iterable[Awaitable[list[RuleViolation]]]
 
 async def _awaited(case: Awaitable[list[RuleViolation]]) -> list[RuleViolation]:
     return await case
+
+
+def name_value(value: str | None) -> str:
+    """Return words for a value that a device was given."""
+    return "no value" if value is None else f"the value {value[:20]!r}"

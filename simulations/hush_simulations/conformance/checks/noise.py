@@ -15,7 +15,7 @@ from hush_common.rng import SystemRng
 from hush_common.task import Task
 from hush_simulations.auditing.audit import audit, views_of_mechanism
 from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
+from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, name_value
 from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
 from hush_simulations.conformance.pace import StarvedError
@@ -122,17 +122,13 @@ async def _one_run(knowledge: Knowledge, sample: _Sample, value: str | None, lac
             finally:
                 sample.seconds += device.broker.pace.used - used
             if not answers:
-                some = f"{before} of {count} tasks with {sample.law.name} about {_named(value)} answered, then"
+                some = f"{before} of {count} tasks with {sample.law.name} about {name_value(value)} answered, then"
                 sample.faults.append(silent(device, some))
                 break
         sample.faults += inspect(device, *asked)
         frames = {one.payload: frame_of(one) for one in device.reports}
         sample.bodies[value] += [report.body for frame in frames.values() if frame for report in frame.reports]
         return True
-
-
-def _named(value: str | None) -> str:
-    return "no value" if value is None else f"the value {value!r}"
 
 
 def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
@@ -144,7 +140,7 @@ def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
             compared = _compared(sample.asked.domain, part, value, bodies)
             seen.append(compared.visible)
             if compared.deviation:
-                faults.append(RuleViolation(Rule.LAW, f"{name}, {_named(value)}: {compared.deviation}"))
+                faults.append(RuleViolation(Rule.LAW, f"{name}, {name_value(value)}: {compared.deviation}"))
     visible = max(seen) if len(seen) == len(samples) else 1.0
     remark = f"{name}: {_counted(samples)} of {whole(sample.wanted)} reports of each of {len(samples)} values"
     if visible > _GROSS:
