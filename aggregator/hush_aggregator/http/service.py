@@ -21,7 +21,8 @@ from typing import Annotated, Protocol, TypeVar, TypeVarTuple, Unpack, cast
 
 from fastapi import Depends, Request, Response
 
-from hush_aggregator.estimation import Estimator, ThreadEstimator
+from hush_aggregator.estimate import Estimate
+from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
 from hush_aggregator.http.audit import AuditLog
 from hush_aggregator.http.client_address import Network
 from hush_aggregator.intake import IntakeStatus
@@ -29,6 +30,7 @@ from hush_aggregator.metrics import MetricValues
 from hush_aggregator.result import Result, RoundCounts, encode, read_round, result_of, utc_now
 from hush_aggregator.store.base import OpenedStore, StoreReader
 from hush_aggregator.store.location import StoreAddress, open_reader
+from hush_aggregator.tally import Tally
 from hush_aggregator.tasks import stored_task
 from hush_common.errors import OptionError, StoreError, printable
 from hush_common.task import Task
@@ -269,7 +271,7 @@ class ConcurrencyLimit:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_CONCURRENT = 2  # estimates that are calculated at the same time
+_SHORT_S = 0.25  # an estimate that takes longer does not delay the next one
 _SLOW_THREADS = 2  # for exports and writing
 _CACHED = 2048  # results: of a thousand tasks, and of some of their rounds
 
@@ -330,7 +332,8 @@ class StoreService:
         self._file: tuple[int, int] | None = None
         self._tasks: OrderedDict[bytes, Task] = OrderedDict()  # by digest: a task never changes
         self._results: OrderedDict[tuple[bytes, int], _Calculated] = OrderedDict()
-        self._turn = asyncio.Semaphore(_CONCURRENT)
+        self._next = asyncio.Lock()  # of the estimate that other estimates wait for
+        self._has_slow = False  # whether one is being made that they do not wait for
         self._order = count()
         self._asking: dict[tuple[bytes, int | None], _Turn] = {}
         self._making: dict[tuple[bytes, int], _Turn] = {}
@@ -370,13 +373,41 @@ class StoreService:
             if there is not None and there.counted == counted:
                 self._results.move_to_end(key)
                 return there.result
-            async with self._turn:
-                made = await self._estimator(task, counted.tally, self.confidence)
+            made = await self._estimated(task, counted.tally)
             result = result_of(counted, made, self.confidence, utc_now())
             self._results[key] = _Calculated(counted, result)
             while len(self._results) > _CACHED:
                 self._results.popitem(last=False)
             return result
+
+    async def prepare(self) -> None:
+        """Return when an estimate could begin at once."""
+        async with self._next:
+            await self._estimator.prepare()
+
+    async def _estimated(self, task: Task, tally: Tally) -> Estimate | Failure:
+        """Return an estimate. The next one begins once it is made; or earlier, at most one at a time, if it is slow.
+
+        Two at the same time need two processes. To start one takes as long as hundreds of estimates.
+        """
+        await self._next.acquire()
+        is_slow = False
+        try:
+            await self._estimator.prepare()
+            making = asyncio.ensure_future(self._estimator(task, tally, self.confidence))
+            try:
+                await asyncio.wait({making}, timeout=_SHORT_S)
+                if not (making.done() or self._has_slow):
+                    is_slow = self._has_slow = True
+                    self._next.release()
+                return await making
+            finally:
+                making.cancel()
+        finally:
+            if is_slow:
+                self._has_slow = False
+            else:
+                self._next.release()
 
     def known(self, counted: RoundCounts) -> Result | None:
         """Return the result for what is counted, if it was calculated before."""

@@ -27,6 +27,7 @@ LISTED = 100
 _ROUNDS = 24
 _LISTS = 8  # pages of the list that are stored as they were read
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
+_AWAITED = 24  # estimates that a list waits for; of more, few would be made in time
 _PATIENCE_OF_ONE_S = 5.0
 _CLOSED_LAST = {TaskState.OPEN: 0, TaskState.WITHDRAWN: 1, TaskState.CLOSED: 2}
 
@@ -178,7 +179,8 @@ class TaskViews:
     """Reads views from a store."""
 
     reading: "StoreService"
-    _making: set[asyncio.Task[Result]] = field(default_factory=set)
+    _making: set[asyncio.Task[Result] | asyncio.Task[None]] = field(default_factory=set)
+    _filling: asyncio.Task[None] | None = None
     _lists: OrderedDict[TaskSearch, _ReadList] = field(default_factory=OrderedDict)  # for the thread of the store
 
     async def some(self, search: TaskSearch, now: datetime) -> TaskListing:
@@ -195,7 +197,7 @@ class TaskViews:
             return there
 
         listed = await self.reading.run(read)
-        results = await self._known(_PATIENCE_S, [counted for *_, counted in listed.facts])
+        results = await self._known([counted for *_, counted in listed.facts])
         views = []
         for (row, ended, counted), result in zip(listed.facts, results, strict=True):
             n, latest = counted.tally.n, counted.round
@@ -216,14 +218,30 @@ class TaskViews:
     def _counted(self, store: StoreReader, row: TaskRow, now: datetime) -> RoundCounts:
         return read_round(store, self.reading.task(row.digest, row.payload), None, now)
 
-    async def _known(self, patience_s: float, counted: Sequence[RoundCounts]) -> list[Result | None]:
+    async def _known(self, counted: Sequence[RoundCounts]) -> list[Result | None]:
         """Return the results of what is counted; of those that are not ready in time the last ones, if there are."""
         found = [self.reading.known(one) for one in counted]
         missing = [place for place, result in enumerate(found) if result is None]
-        wanted = [self.reading.result(counted[place].task) for place in missing]
-        for place, result in zip(missing, await self._within(patience_s, wanted), strict=True):
+        tasks = [counted[place].task for place in missing]
+        if len(missing) > _AWAITED:
+            self._make_each(tasks)
+            made: list[Result | None] = [None] * len(missing)
+        else:
+            made = await self._within(_PATIENCE_S, [self.reading.result(task) for task in tasks])
+        for place, result in zip(missing, made, strict=True):
             found[place] = result or self.reading.last_known(counted[place])
         return found
+
+    def _make_each(self, tasks: Sequence[Task]) -> None:
+        """Make many results one after the other, unless others are being made like this."""
+
+        async def make() -> None:
+            for task in tasks:
+                await self.reading.result(task)
+
+        if self._filling is None or self._filling.done():
+            self._filling = asyncio.create_task(make(), name="hush-fill")
+            self._filling.add_done_callback(self._made)
 
     async def one(self, task_id: str, round_: int | None, now: datetime) -> TaskView | None:
         """Return a task and one of its rounds, by default the latest; None if there is no such task or round."""
@@ -260,7 +278,7 @@ class TaskViews:
             await asyncio.wait(made, timeout=patience_s)
         return [one.result() if one.done() else None for one in made]
 
-    def _made(self, one: asyncio.Task[Result]) -> None:
+    def _made(self, one: asyncio.Task[Result] | asyncio.Task[None]) -> None:
         self._making.discard(one)
         if not one.cancelled():
             one.exception()  # the next page asks for it too, and reports the error
