@@ -162,7 +162,7 @@ class Service:
 
     def kill(self) -> None:
         self.signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def stop(self, timeout: float = 60) -> float:
         """SIGTERM; the seconds that it took."""

@@ -39,7 +39,7 @@ def _end_all() -> None:
     for process in _STARTED:
         if process.poll() is None:
             process.kill()
-            process.wait(10)
+            process.wait(60)
     _STARTED.clear()
 
 
@@ -83,7 +83,7 @@ class Serve:
         assert self.process is not None
         process, self.process = self.process, None
         process.send_signal(number)
-        return process.wait(30)
+        return process.wait(60)
 
     async def connected(self, times: int = 1) -> None:
         """Wait until it has said so as often as this."""

@@ -75,7 +75,7 @@ def forks() -> Iterator[Forks]:
         theirs.close()
         yield Forks(ours)
         ours.close()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def _serve(requests: socket.socket) -> None:

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -66,6 +67,15 @@ def temporary_in_memory() -> Iterator[None]:
     with _in_memory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(directory))
         yield
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages wait for their estimates, however slow the machine: else they are shown when the page loads again."""
+    view = sys.modules.get("hush_aggregator.http.page.view")  # most tests need no page
+    if view is not None:
+        monkeypatch.setattr(view, "_PATIENCE_S", 60.0)
+        monkeypatch.setattr(view, "_PATIENCE_OF_ONE_S", 60.0)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ class Hardened:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
 
     @contextmanager
     def running(self) -> Iterator["Hardened"]:

@@ -5,8 +5,6 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import httpx
 import numpy as np
@@ -15,13 +13,12 @@ from servers import free_port
 
 from hush_aggregator.http.app import create_app, serve_http
 from hush_aggregator.http.listen import Address, bind
-from hush_aggregator.http.page import view
 from hush_aggregator.http.service import Service, Token
 from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
 from hush_common.task import Task, make_task
 from hush_common.wire import Refusal
 
-__all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "patient", "serving", "writable"]
+__all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "serving", "writable"]
 
 TOKEN = "5f1d7a9c3e8b2046d1f0a7c6e5b4938271605f4e3d2c1b0a"  # noqa: S105 - of tests
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -29,11 +26,6 @@ DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
 DRAFT = {"id": "heights", "epsilon": "3", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}, **DAILY}
 HEIGHTS = make_task(DRAFT)
 WAY = make_task({"id": "way", "epsilon": "1", "domain": {"kind": "category", "labels": ["bus", "car"]}})
-
-
-def patient() -> Any:  # noqa: ANN401 - what `patch` returns
-    """Let pages wait for their estimates, however slow the machine: else they are shown when the page loads again."""
-    return patch.multiple(view, _PATIENCE_S=30.0, _PATIENCE_OF_ONE_S=30.0)
 
 
 def make_store(path: Path) -> Path:

@@ -209,7 +209,7 @@ def install_update_and_restore(machine: Machine, tmp_path: Path) -> None:
     assert oct((machine.root / "etc/hush/ca.pem").stat().st_mode)[-3:] == "644"  # the user hush reads it
     assert oct((machine.root / "etc/hush/password").stat().st_mode)[-3:] == "600"
     store = machine.root / "var/lib/hush/hush.sqlite3"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not store.exists():
         assert time.monotonic() < deadline, machine.log("hush-aggregator")
         time.sleep(0.05)
@@ -219,7 +219,7 @@ def install_update_and_restore(machine: Machine, tmp_path: Path) -> None:
     assert "heights" in machine.run(update, clone)
     assert "1" in machine.run(drill, clone)
     until_counted(machine, "hush results heights --store /var/lib/hush/hush.sqlite3", clone, 1)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while "the store was put back from a backup: task heights recalled" not in machine.log("hush-aggregator"):
         assert time.monotonic() < deadline, machine.log("hush-aggregator")
         time.sleep(0.1)

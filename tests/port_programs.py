@@ -97,7 +97,7 @@ class Port:
             yield Session(process, log)
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
     def agrees(self, outcome: str, expected: str, *, among: AbstractSet[str]) -> bool:
         """Whether an outcome is the expected one; of refusals by a port that is not `in_order`, one of `among`."""

@@ -102,14 +102,14 @@ class Mosquitto:
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(60)
             self.process = None
 
     def kill(self) -> None:
         """SIGKILL: what it has not written is gone."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process = None
 
     def _wait_until_ready(self) -> None:

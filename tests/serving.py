@@ -25,13 +25,13 @@ def serving(url: str, directory: Path, task: str) -> Iterator[None]:
             yield
         finally:
             server.send_signal(signal.SIGTERM)
-            assert server.wait(20) == 0
+            assert server.wait(60) == 0
 
 
 def estimate(port: int, reports: int, task: str = "heights") -> dict[str, object]:
     """The retained estimate, once it speaks of `reports` reports, refused ones included."""
     watch = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(port), "-t", f"hush/v1/estimates/{task}", "-C", "1"]
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         run = subprocess.run([*watch, "-W", "5"], capture_output=True, check=False)
         document: dict[str, object] = json.loads(run.stdout) if run.stdout else {"n": 0, "refused": {}}

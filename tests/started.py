@@ -163,6 +163,6 @@ class Booted(Machine):
         """Power off, as systemd does it."""
         self.inside("systemctl", "poweroff")
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         finally:
             self.process.kill()

@@ -151,7 +151,7 @@ async def test_of_an_aggregator_by_a_report_of_40_mb_which_is_counted_as_malform
         await asyncio.to_thread(shell, "mosquitto_pub", mosquitto.port, "-t", topic, "-q", "1", "-f", str(huge))
         async with Client(mosquitto.url, device="d", state=tmp_path / "d", spread=0) as client:
             assert (await client.report("heights", 172.0)).status == "sent"
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while counted(path) < 1:  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.05)
     assert refused(path) == {"malformed": 1}, "acknowledged, so that it comes once"

@@ -196,7 +196,7 @@ async def scan(
             if asked is None or any(attacker.answers):
                 await asyncio.sleep(0.1 if number else 1)  # the first one is given the time to be answered
             else:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while asked() <= number:  # noqa: ASYNC110 - it has no event
                         await asyncio.sleep(0.01)
             await client.flush()

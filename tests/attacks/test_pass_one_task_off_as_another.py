@@ -49,7 +49,7 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a broker has no event for it
             await asyncio.sleep(0.005)
 

@@ -31,7 +31,7 @@ def test_a_service_logs_in_with_a_password_from_a_file(login: list[str], tmp_pat
         assert process.stderr is not None
         assert "connected to mqtt://alice@127.0.0.1" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("command", [["serve", "--store", "hush.sqlite"], ["task", "publish", "task.json"]])

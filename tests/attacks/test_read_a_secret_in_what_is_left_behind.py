@@ -94,7 +94,7 @@ def test_no_password_and_no_value_is(guarded: Mosquitto, tmp_path: Path) -> None
             hush(tmp_path, ["ledger", "--json"]),
         ]  # fmt: skip
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0
     guarded.stop()
     assert "accepted" in (tmp_path / "served").read_text(encoding="utf-8")
     for name in ("state/hush.sqlite3", "store", "broker/mosquitto.db"):

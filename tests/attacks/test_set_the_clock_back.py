@@ -45,7 +45,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
         for _ in range(50):
             payload = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))])
             bus.send("hush/v1/reports/heights/device", payload)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "--accept-clock" not in caplog.text:  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
@@ -143,7 +143,7 @@ async def test_retained_estimates_are_seen_and_counted_never(
                 report = encode_json("heights", Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,)))
                 before = store.tally(HEIGHTS.digest, 0).n
                 topic = f"hush/v1/reports/heights/d{number}"
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     while store.tally(HEIGHTS.digest, 0).n == before:
                         await asyncio.to_thread(
                             shell, "mosquitto_pub", mosquitto.port, "-q", "1", "-t", topic, "-m", report.decode()

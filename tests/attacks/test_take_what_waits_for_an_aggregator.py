@@ -51,7 +51,7 @@ async def serving(mosquitto: Mosquitto, path: Path, control: str = "aggregator")
         aggregator = Aggregator(bus, store, tasks=(HEIGHTS,), separate=separate)
         running = asyncio.create_task(aggregator.run())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 yield aggregator
         finally:
             running.cancel()

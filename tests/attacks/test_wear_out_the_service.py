@@ -26,7 +26,7 @@ from hush_aggregator.http.connection import TIMEOUTS_S, Phase
 from hush_aggregator.http.security import BODY_LIMIT, STREAMS
 from hush_aggregator.http.service import ProblemType
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HEAD += b"".join(f"{name}: {value}\r\n".encode() for name, value in BEARER.items())
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"

@@ -75,7 +75,7 @@ class Server:
     def end(self, number: signal.Signals) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(20)
+        return self._process.wait(60)
 
     def log(self) -> str:
         return self._log.read_text(encoding="utf-8") if self._log.exists() else ""

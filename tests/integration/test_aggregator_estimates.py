@@ -118,10 +118,10 @@ def serving(
     log = directory / f"log-{secrets.token_hex(4)}"
     with log.open("wb") as file, subprocess.Popen(command, stderr=file, env=environment) as server:
         try:
-            reader.wait("online", 20)
+            reader.wait("online", 60)
             yield log
             server.send_signal(signal.SIGTERM)
-            assert server.wait(10) == 0  # five seconds for the last release, and as many to be slow in
+            assert server.wait(60) == 0
         finally:
             server.kill()
 
@@ -177,7 +177,7 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
         with serving(mosquitto, reader, tmp_path, tasks, plants.environment()):
             reader.send(healthy, ones(1))
             reader.fresh(healthy)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while any(plants.attempts()[kind] == before[kind] for kind in kinds) and time.monotonic() < deadline:
                 time.sleep(0.05)
         after = plants.attempts()
@@ -213,7 +213,7 @@ def test_one_device_of_great_noise_among_a_thousand_leaves_the_exact_interval(
         for bodies in ([(0, MIDDLE)] + [(1, MIDDLE)] * 1000, [(1, MIDDLE)]):
             with serving(mosquitto, reader, tmp_path, [task], None):
                 reader.send(task, bodies)
-                found = reader.fresh(task, 10)
+                found = reader.fresh(task, 60)
             half = 1000 * noise(0.95, {0.1: 1, 4.0: found["n"] - 1}) / found["n"]
             half += 1000 / 2**21  # by so much a value may have moved to the grid
             assert "failures" not in found
@@ -256,7 +256,7 @@ def test_intake_is_at_least_half_as_fast_while_estimates_are_in_trouble(
             for task in bad:
                 reader.send(task, ones(1))
             reader.send(healthy, ones(1))
-            reader.fresh(healthy, 20)
+            reader.fresh(healthy, 60)
             began = time.monotonic()
             for _ in range(20):
                 reader.flood(healthy, 1000)

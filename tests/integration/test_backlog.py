@@ -281,7 +281,7 @@ async def test_a_broker_that_is_silent_for_longer_is_given_up_and_asked_again(
     scaled(monkeypatch, 0.02)
     path = tmp_path / "hush.sqlite3"
     async with FloodingBroker(backlog(1000), Manners(silent_for=3)).running() as broker, aggregating(broker, path):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while broker.connections < 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.05)
         broker.manners = Manners()
@@ -306,4 +306,4 @@ def test_stopping_in_the_middle_of_a_backlog_takes_less_than_five_seconds(mosqui
     while last.counted() < 60_000:
         time.sleep(0.05)
     last.process.send_signal(signal.SIGTERM)
-    assert last.process.wait(30) == 0
+    assert last.process.wait(60) == 0

@@ -29,7 +29,7 @@ async def test_the_end_of_a_certificate_is_that_of_the_one_that_the_broker_shows
         assert abs(until - datetime.now(UTC) - timedelta(days=9)) < timedelta(minutes=5)
         watch = CertificateWatch(url)
         watching = asyncio.create_task(watch.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while watch.until is None:  # noqa: ASYNC110 - nothing tells
                 await asyncio.sleep(0.01)
         watching.cancel()
@@ -59,7 +59,7 @@ async def test_the_metrics_of_a_service_have_it(tmp_path: Path) -> None:
     service = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
     name, text = "hush_broker_certificate_expiry_timestamp_seconds", ""
     try:
-        async with asyncio.timeout(30), httpx.AsyncClient(base_url=f"http://127.0.0.1:{page}") as client:
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=f"http://127.0.0.1:{page}") as client:
             while name not in text:
                 await asyncio.sleep(0.2)
                 with suppress(httpx.TransportError):

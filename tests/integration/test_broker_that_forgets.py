@@ -78,7 +78,7 @@ def forget(broker: Mosquitto) -> None:
     """The broker dies, and comes back with what it had on its disk."""
     assert broker.process is not None
     broker.process.send_signal(signal.SIGKILL)
-    broker.process.wait(10)
+    broker.process.wait(60)
     broker.process = None
     broker.start()
 

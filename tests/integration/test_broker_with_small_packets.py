@@ -55,7 +55,7 @@ async def send(broker: Mosquitto, *tasks: Task) -> None:
 
 async def retained(broker: Mosquitto, name: str, n: int) -> None:
     """Wait until the estimate of so many reports is there."""
-    async with aiomqtt.Client("127.0.0.1", broker.port) as client, asyncio.timeout(20):
+    async with aiomqtt.Client("127.0.0.1", broker.port) as client, asyncio.timeout(60):
         await client.subscribe(ALL_ESTIMATES, qos=1)
         async for message in client.messages:
             assert isinstance(message.payload, bytes)
@@ -98,7 +98,7 @@ async def test_what_was_set_aside_is_published_once_the_broker_takes_it(
     caplog.set_level(logging.INFO)
     async with aggregating(small, tmp_path / "store.sqlite3", tasks=(BITS, CARS, TRAINS)):
         await send(small, CARS, TRAINS)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not of_log(caplog, "task cars", "held back"):  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.05)
         small.stop()
@@ -116,7 +116,7 @@ async def test_a_task_that_is_too_long_is_named_and_the_others_are_published_and
     async with aggregating(small, store, tasks=(FLEET, BITS)):
         await send(small, FLEET, BITS)
         await retained(small, "bits", 1)
-        async with aiomqtt.Client("127.0.0.1", small.port) as client, asyncio.timeout(20):
+        async with aiomqtt.Client("127.0.0.1", small.port) as client, asyncio.timeout(60):
             await client.subscribe(ALL_TASKS)
             assert (await anext(client.messages)).payload == BITS.payload
         await send(small, FLEET, BITS)

@@ -51,7 +51,7 @@ async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serv
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
     await asyncio.sleep(over)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while over and serve.counted()[0] < devices:  # noqa: ASYNC110 - another process's file has no event
             await asyncio.sleep(0.1)
     assert serve.end(signal.SIGTERM) == 0

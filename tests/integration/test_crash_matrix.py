@@ -130,7 +130,7 @@ class Matrix:
         assert disk.waiting == []
         assert arrivals.keys() == charged, "charged and never sent, or sent and not charged"
         assert {len(variants) for variants in payloads.values()} == {1}, "a report was sent with other bytes"
-        async with asyncio.timeout(30):  # a file has no event
+        async with asyncio.timeout(60):  # a file has no event
             while counted(self.store) + sum(refused(self.store).values()) < arrivals.total():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert counted(self.store) == len(charged)

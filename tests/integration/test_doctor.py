@@ -187,7 +187,7 @@ async def test_no_broker_is_one_finding() -> None:
 
 def send(broker: Mosquitto, topic: str, payload: bytes, option: str = "-s") -> None:
     command = [need("mosquitto_pub"), "-p", str(broker.port), "-u", "kitchen", "-P", PASSWORD, "-q", "1", option]
-    subprocess.run([*command, "-t", topic], input=payload, check=True, timeout=20)
+    subprocess.run([*command, "-t", topic], input=payload, check=True, timeout=60)
 
 
 @contextmanager
@@ -205,11 +205,11 @@ def serving(broker: Mosquitto, directory: Path) -> Iterator["subprocess.Popen[by
                 yield process
             finally:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == 0
+                assert process.wait(60) == 0
 
 
 def wait_for_log(directory: Path, text: str) -> None:
-    for _ in range(400):
+    for _ in range(1200):
         if text in (directory / "log").read_text(encoding="utf-8"):
             return
         time.sleep(0.05)

@@ -89,17 +89,17 @@ def house_of_sensors(bare: Mosquitto, directory: Path, sensors: int, rounds: int
                 moment = opens + timedelta(seconds=number * EVERY_S + (0.4 + 0.9 * number) % (EVERY_S / 2))
                 time.sleep(max((moment - datetime.now(UTC)).total_seconds(), 0))
                 running.kill()
-                running.wait(10)
+                running.wait(60)
                 running = gateway(bare, bare, state)
             time.sleep(EVERY_S)
         # what waits is sent; nothing is answered any more
         wait_for(lambda: {one[2] for one in charges(state)} == set(counted_ids(store)[0]), 60, "counted is not made")
         running.send_signal(signal.SIGTERM)
-        assert running.wait(20) == 0
+        assert running.wait(60) == 0
     finally:
         running.kill()
         serve.terminate()
-        serve.wait(30)
+        serve.wait(60)
     return charges(state)
 
 

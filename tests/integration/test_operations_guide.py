@@ -57,7 +57,7 @@ def started(machine: Machine, command: str, directory: Path) -> Iterator[None]:
             yield
         finally:
             service.terminate()
-            service.communicate(timeout=30)
+            service.communicate(timeout=60)
 
 
 def test_a_broker_and_an_aggregator_by_hand(machine: Machine, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import page_states
 import page_tasks
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from http_world import patient
 from page_browser import browsing
 from page_figures import Figure, agree, required
 from page_server import served
@@ -46,7 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(store: Path) -> Iterator[str]:
-    with patient(), served(store) as address:
+    with served(store) as address:
         yield address
 
 
@@ -81,7 +80,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     page_states.fill(path)
     with pytest.MonkeyPatch.context() as patch:
         page_states.fail_the_failed(patch)
-        with patient(), served(path) as address:
+        with served(path) as address:
             yield address
 
 
@@ -284,7 +283,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 page_tasks.count(counting, task, page_tasks.values_of(model, 30))
             if number % 9 == 8:
                 counting.close_task(task.id)
-    with patient(), served(path) as address:
+    with served(path) as address:
         yield address
 
 
@@ -425,7 +424,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with SqliteStore(path) as counting:
         counting.add_task(task)
         page_tasks.count(counting, task, labels)
-    with patient(), served(path) as address:
+    with served(path) as address:
         yield address
 
 

@@ -66,7 +66,7 @@ class Running(NamedTuple):
             return receipt.status
 
     async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await condition():  # noqa: ASYNC110 - over HTTP nothing tells
                 await asyncio.sleep(0.1)
 

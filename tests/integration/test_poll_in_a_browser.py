@@ -49,7 +49,7 @@ class Poll:
     async def end(self) -> list[dict[str, Any]]:
         """Press Ctrl-C; return the results that it prints."""
         self.process.send_signal(signal.SIGINT)
-        out, _ = await asyncio.wait_for(self.process.communicate(), 30)
+        out, _ = await asyncio.wait_for(self.process.communicate(), 60)
         found: list[dict[str, Any]] = json.loads(out)["results"]
         return found
 
@@ -330,7 +330,7 @@ async def test_questions_in_turn_appear_by_themselves(tmp_path: Path) -> None:
         await expect(phone.page.get_by_role("heading", name="Hours?")).to_be_visible()
         await phone.page.get_by_role("spinbutton").fill("8")
         await phone.page.get_by_role("button", name="Add noise and send").click()
-        await asyncio.wait_for(poll.process.wait(), 30)
+        await asyncio.wait_for(poll.process.wait(), 60)
         assert poll.process.stdout is not None
         results = json.loads(await poll.process.stdout.read())["results"]
     assert [one["answers"] for one in results] == [1, 1]

@@ -57,7 +57,7 @@ def test_every_command_works_on_a_store_in_postgres(postgres: StorePlace, mosqui
         finally:
             server.terminate()
             rest = server.stderr.read()
-            assert server.wait(20) == 0
+            assert server.wait(60) == 0
     said = rest + backup.stderr + second.stderr
     assert "s3cret" not in said
     assert hush("task", "forget", "heights", "--yes", "--store", store).returncode == 0

@@ -132,7 +132,7 @@ def proxy(write: Write, tmp_path: Path, service: HttpProcess) -> Iterator[Proxy]
 
 
 def wait(proxy: Proxy, started: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while started.poll() is None and time.monotonic() < deadline:
         try:
             proxy.get("/")

@@ -145,7 +145,7 @@ def test_ctrl_c_ends_a_simulation_and_leaves_nothing_behind(call: str, tmp_path:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=30)
+        out, error = process.communicate(timeout=60)
     assert (out, error, process.returncode) == ("interrupted False\n", "", 0)
     assert list(tmp_path.iterdir()) == []
 

@@ -80,7 +80,7 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
         assert (again.status, again.report_id) == ("already_answered", refused.report_id)
         assert not again.waiting
         assert waiting(state) == []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while counted(store) < 2:  # noqa: ASYNC110 - another process's file
                 await asyncio.sleep(0.05)
 
@@ -95,7 +95,7 @@ async def test_what_nobody_has_ever_subscribed_to_waits_until_somebody_does_and_
         assert (receipt.status, receipt.reason) == ("undelivered", Undelivered.NO_SUBSCRIBER)
         assert not await client.flush(timeout=20)
         await asyncio.to_thread(subscribe, mosquitto)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await client.flush():  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.05)
     read = shell(

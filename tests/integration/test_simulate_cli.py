@@ -244,7 +244,7 @@ def test_a_second_ctrl_c_stops_at_once_and_shows_nothing() -> None:
             continue
         assert "Ctrl-C again stops at once" in line
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out, without_progress(err)) == (130, "", "hush: stopped\n")
 
 
@@ -255,7 +255,7 @@ def test_the_embedded_broker_serves_until_ctrl_c() -> None:
         address = said.removeprefix("hush: broker on ").partition(",")[0]
         served = hush_process("simulate", "--clients", "30", "--broker", address, "--json")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert json.loads(served.stdout)["result"]["n"] == 30
     assert (process.returncode, out, err) == (130, "", "hush: stopped\n")
 
@@ -276,6 +276,6 @@ def test_a_broker_for_everybody_says_so() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first, second = line_of(process.stderr), line_of(process.stderr)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
     assert "broker on mqtt://0.0.0.0:" in first
     assert "WARNING: anybody" in second

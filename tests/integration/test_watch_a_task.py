@@ -34,7 +34,7 @@ TASK = make_task(
         "domain": {"kind": "number", "lower": 120.0, "upper": 220.0, "unit": "cm"},
     }
 )
-PATIENCE_S = 30.0
+PATIENCE_S = 60
 
 
 def published(mosquitto: Mosquitto, n: int, low: float, high: float, **more: object) -> None:

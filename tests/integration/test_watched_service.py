@@ -24,7 +24,7 @@ def send(mosquitto: Mosquitto, folder: Path, topic: str, content: bytes, *option
     payload = folder / "payload"
     payload.write_bytes(content)
     command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-u", "alice", "-P", "right", "-q", "1", *options]
-    subprocess.run([*command, "-t", topic, "-f", str(payload)], check=True, timeout=30)
+    subprocess.run([*command, "-t", topic, "-f", str(payload)], check=True, timeout=60)
 
 
 def publish(mosquitto: Mosquitto, folder: Path, task: str, count: int) -> None:
@@ -66,7 +66,7 @@ def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Pa
                 text = metrics(client, 'hush_reports_accepted_total{task="heights"} 5.0')
         finally:
             service.send_signal(signal.SIGTERM)
-            assert service.wait(30) == 0
+            assert service.wait(60) == 0
     assert 'hush_reports_refused_total{reason="unknown_task"} 3.0' in text.splitlines()
     assert set(re.findall(r'task="([^"]*)"', text)) == {"heights"}
     assert "made-up" not in text

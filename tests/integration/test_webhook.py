@@ -81,7 +81,7 @@ class Receiver:
             server.server_close()
 
     def wait(self, count: int) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while len(self.received) < count:
             assert time.monotonic() < until, self.received
             time.sleep(0.02)
@@ -113,7 +113,7 @@ def serving(mosquitto: Mosquitto, receiver: Receiver, directory: Path) -> Iterat
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == 0
+                assert process.wait(60) == 0
 
 
 def report(mosquitto: Mosquitto, count: int) -> None:
@@ -122,7 +122,7 @@ def report(mosquitto: Mosquitto, count: int) -> None:
         for k in range(count)
     )
     command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-t", "hush/v1/reports/smoke/device", "-q", "1", "-l"]
-    subprocess.run(command, input=lines.encode(), check=True, timeout=20)
+    subprocess.run(command, input=lines.encode(), check=True, timeout=60)
 
 
 def test_a_precise_estimate_is_reported_once_and_signed_and_not_after_a_kill(
@@ -174,8 +174,8 @@ def test_a_receiver_that_never_answers_delays_neither_the_estimates_nor_the_end(
         assert estimate(mosquitto.port, 300, "smoke")["n"] == 300
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert time.monotonic() - began < 5
+        assert process.wait(60) == 0
+        assert time.monotonic() - began < 12  # a post that has no answer is given up after 15
 
 
 async def test_the_certificate_of_a_receiver_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

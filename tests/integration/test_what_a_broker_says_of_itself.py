@@ -39,7 +39,7 @@ async def test_uptime_and_dropped_messages_are_told_and_never_delivered(mosquitt
         both = asyncio.Event()
         async with bus(mosquitto.url).connect(FILTERS) as session:
             await session.watch(listening(heard, both))
-            await asyncio.wait_for(both.wait(), 5)
+            await asyncio.wait_for(both.wait(), 60)
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(session.batch(), 0.1)
         assert heard[BROKER_UPTIME].endswith(b" seconds")
@@ -110,11 +110,11 @@ def test_an_abandoned_session_is_found_and_removed_as_operators_are_told(tmp_pat
 
     def sub(*arguments: str) -> str:
         command = [need("mosquitto_sub"), "-p", str(mosquitto.port), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     def said(topic: str, wanted: str) -> None:
         """Wait for it: the broker says it once a second."""
-        for _ in range(20):
+        for _ in range(120):
             if sub("-t", f"$SYS/broker/{topic}", "-C", "1") == wanted:
                 return
             time.sleep(0.5)
@@ -125,8 +125,8 @@ def test_an_abandoned_session_is_found_and_removed_as_operators_are_told(tmp_pat
         said("clients/disconnected", "1")
         before = int(sub("-t", "$SYS/broker/store/messages/count", "-C", "1"))
         publish = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-t", "hush/v1/reports/a/b", "-q", "1", "-l"]
-        subprocess.run(publish, input="x\n" * 500, text=True, check=True, timeout=20)
-        for _ in range(20):
+        subprocess.run(publish, input="x\n" * 500, text=True, check=True, timeout=60)
+        for _ in range(120):
             if int(sub("-t", "$SYS/broker/store/messages/count", "-C", "1")) >= before + 500:
                 break
             time.sleep(0.5)

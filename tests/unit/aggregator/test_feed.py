@@ -58,7 +58,7 @@ class Follower:
         self._changes = feed.follow(place, task)
 
     async def next(self) -> FeedEvent:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (change := await anext(self._changes)) is None:
                 pass
             return change
@@ -156,7 +156,7 @@ async def test_changes_of_other_tasks_do_not_silence_the_stream_of_one(
     path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_IDLE_S", 1.0)
-    async with running(path) as feed, asyncio.timeout(30):
+    async with running(path) as feed, asyncio.timeout(60):
         with feed.followed():
             changes = feed.follow(None, "b")
             assert [(await anext(changes)).task for _ in range(2)] == ["", "b"]  # type: ignore[union-attr]
@@ -297,6 +297,6 @@ async def test_where_nothing_changes_something_shows_that_the_stream_lives(
     async with running(path) as feed:
         follower = Follower(feed)
         await follower.until_place()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert await anext(follower._changes) is None
         await follower.leave()

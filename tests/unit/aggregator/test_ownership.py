@@ -70,7 +70,7 @@ async def serving(broker: Watched, path: Path, *tasks: Task, settle_s: float = 0
 
 
 async def until(condition: Any) -> None:  # noqa: ANN401 - a call without arguments
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - a broker has no event for it
             await asyncio.sleep(0.005)
 
@@ -236,7 +236,7 @@ async def test_whoever_goes_on_overwriting_is_answered_less_and_less_often(tmp_p
     async with serving(broker, tmp_path / "store", HEIGHTS):
         await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
         before = len(broker.history)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(300):
                 broker.deliver(TASK, CHANGED.payload, retain=True)
                 await asyncio.sleep(0.005)
@@ -399,7 +399,7 @@ async def test_a_task_that_is_forgotten_between_the_decision_and_its_publication
     broker.retained.clear()
     monkeypatch.setattr(Ownership, "_note", forgotten_meanwhile)
     async with serving(broker, path):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await went_on.wait()
         await until(lambda: not broker.retained)
 

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import page_tasks
 import pytest
-from http_world import asked, patient
+from http_world import asked
 
 from hush_aggregator.http.page import view
 from hush_aggregator.http.service import Service
@@ -55,9 +55,8 @@ async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
             if task.id == "fair":
                 count_labels(store, task, (355, 220, 215, 210))
         store.close_task("nobody")
-    with patient():
-        async with asked(Service(tmp_path / "store")) as client:
-            yield client
+    async with asked(Service(tmp_path / "store")) as client:
+        yield client
 
 
 async def page(client: httpx.AsyncClient, path: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import page_states
 import pytest
-from http_world import patient
 from page_figures import agree, figures_of, required
 from page_server import served
 from typer.testing import CliRunner
@@ -29,7 +28,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(path: Path) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         page_states.fail_the_failed(monkeypatch)
-        with patient(), served(path) as address, httpx.Client(base_url=address) as client:
+        with served(path) as address, httpx.Client(base_url=address) as client:
             yield client
 
 

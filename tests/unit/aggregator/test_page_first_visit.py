@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from http_world import asked, patient
+from http_world import asked
 from page_tasks import count
 
 from hush_aggregator.estimate import Estimate
@@ -49,21 +49,19 @@ def make_store(path: Path, tasks: int) -> list[Task]:
 async def test_a_long_list_has_its_counts_before_any_estimate_is_made(tmp_path: Path) -> None:
     tasks = make_store(tmp_path / "store", 30)
     estimator = HeldEstimator(*(task.id for task in tasks))
-    with patient():
-        async with asked(Service(tmp_path / "store", estimator=estimator)) as client, asyncio.timeout(PATIENCE_S):
-            first = (await client.get("/")).text
-            assert first.count("Being calculated") == len(tasks)
-            assert first.count('data-figure="n"') == len(tasks)
-            estimator.released.set()
-            while "Being calculated" in (await client.get("/")).text:
-                pass
+    async with asked(Service(tmp_path / "store", estimator=estimator)) as client, asyncio.timeout(PATIENCE_S):
+        first = (await client.get("/")).text
+        assert first.count("Being calculated") == len(tasks)
+        assert first.count('data-figure="n"') == len(tasks)
+        estimator.released.set()
+        while "Being calculated" in (await client.get("/")).text:
+            pass
 
 
 async def test_a_short_list_waits_for_its_estimates(tmp_path: Path) -> None:
     make_store(tmp_path / "store", 3)
-    with patient():
-        async with asked(Service(tmp_path / "store", estimator=HeldEstimator())) as client:
-            assert "Being calculated" not in (await client.get("/")).text
+    async with asked(Service(tmp_path / "store", estimator=HeldEstimator())) as client:
+        assert "Being calculated" not in (await client.get("/")).text
 
 
 async def test_quick_estimates_are_made_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

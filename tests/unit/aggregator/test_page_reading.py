@@ -15,6 +15,7 @@ import pytest
 from page_server import served
 
 from hush_aggregator.estimation import Estimator, Failure, ThreadEstimator
+from hush_aggregator.http.page import view as page_view
 from hush_aggregator.http.page.environment import assets
 from hush_aggregator.http.page.view import LISTED, ListedState, ListOrder, TaskSearch, TaskStatus, TaskViews
 from hush_aggregator.http.service import StoreService
@@ -150,7 +151,10 @@ async def test_tasks_are_found_by_their_words_and_state_and_sorted(tmp_path: Pat
         assert await listed(there, state=ListedState.ENDED, text="ways") == []
 
 
-async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made(tmp_path: Path) -> None:
+async def test_a_slow_estimate_is_waited_for_by_nobody_and_there_when_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_view, "_PATIENCE_S", 0.01)
     ready = asyncio.Event()
 
     class Slow(ThreadEstimator):

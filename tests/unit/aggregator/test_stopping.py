@@ -48,7 +48,7 @@ async def test_what_was_not_published_before_a_stop_comes_first_after_the_next_s
     bus, slow = FakeBus(), Slow()
     with SqliteStore(tmp_path / "store") as store:
         store.add_tasks(TASKS)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             running = asyncio.create_task(Aggregator(bus, store, settle_s=0, estimator=slow).run(), name="first")
             while any(n(bus, task) < 0 for task in TASKS):  # noqa: ASYNC110 - a broker has no event for it
                 await asyncio.sleep(0.01)
@@ -67,7 +67,7 @@ async def test_what_was_not_published_before_a_stop_comes_first_after_the_next_s
         assert len(left) > 20
         bus.published.clear()
         slow.seconds = 0.0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             running = asyncio.create_task(Aggregator(bus, store, settle_s=0, estimator=slow).run(), name="second")
             while len(set(released(bus))) < len(TASKS):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)

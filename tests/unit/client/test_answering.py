@@ -64,7 +64,7 @@ class Source:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the fakes have no events for it
             await asyncio.sleep(0.002)
 

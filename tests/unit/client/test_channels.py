@@ -200,7 +200,7 @@ def test_an_answering_that_a_source_moves_is_found(
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - the fakes have no events for it
             await asyncio.sleep(0.002)
 
@@ -283,7 +283,7 @@ asyncio.run(main())
 def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     tests = Path(__file__).parents[2]
     command = [sys.executable, "-c", HANGING, str(tests), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -42,7 +42,7 @@ async def learn(state: Path, payload: bytes = HEIGHTS) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
 

@@ -250,5 +250,5 @@ async def test_a_wait_ends_when_something_is_added(clock: Clock, monkeypatch: py
     await asyncio.sleep(0)
     assert not waiting.done()
     schedule.add(2, 0.0)
-    await asyncio.wait_for(waiting, 30)
+    await asyncio.wait_for(waiting, 60)
     assert schedule.take(10) == [2]

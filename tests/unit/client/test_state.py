@@ -263,7 +263,7 @@ async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     call.cancel()
-    await asyncio.wait_for(told.wait(), 5)
+    await asyncio.wait_for(told.wait(), 60)
     assert call.cancelled()
     assert await state.run(outbox.count) == 1
     await state.close()

@@ -67,7 +67,7 @@ def test_a_callback_cannot_wait_for_its_own_thread(tmp_path: Path) -> None:
 
     with client(FakeTransport(), tmp_path) as c:
         c.on_task(ask)
-        assert done.wait(30)
+        assert done.wait(60)
     assert "start your own thread" in str(caught[0])
 
 
@@ -143,7 +143,7 @@ def test_ctrl_c_ends_the_wait_and_loses_nothing(tmp_path: Path) -> None:
         assert program.stdout is not None
         assert program.stdout.readline() == b"published\n"
         program.send_signal(signal.SIGINT)
-        assert program.communicate(timeout=30)[0] == b"already_answered\n"
+        assert program.communicate(timeout=60)[0] == b"already_answered\n"
     broker = FakeTransport()
     with client(broker, tmp_path) as c:
         assert c.flush()

@@ -336,7 +336,7 @@ async def test_an_answer_is_late_once_the_broker_has_answered_what_came_after_it
     way.outgoing.acknowledged(2, 0)
     loop = asyncio.get_running_loop()
     sent_at = loop.time()
-    await asyncio.wait_for(way.asked.wait(), 30)
+    await asyncio.wait_for(way.asked.wait(), 60)
     way.outgoing.answered_until(sent_at)
     assert not late.done(), "the broker may be busy with what it had to send before"
     way.outgoing.answered_until(loop.time() + 0.05)
@@ -345,7 +345,7 @@ async def test_an_answer_is_late_once_the_broker_has_answered_what_came_after_it
     assert good.result() == 0
     way.asked.clear()
     (later,) = way.publish(b"c")
-    await asyncio.wait_for(way.asked.wait(), 30)
+    await asyncio.wait_for(way.asked.wait(), 60)
     way.outgoing.answered_until(loop.time())
     assert isinstance(later.exception(), TimeoutError)
 

@@ -24,7 +24,7 @@ async def test_a_watched_bus_knows_whether_it_is_connected_and_why_not() -> None
     bus = SingleTaskBroker(broker.bus(), "mine")
     broker.reachable = False
     with pytest.raises(BrokerError):
-        await asyncio.wait_for(_visit(bus), 1)
+        await asyncio.wait_for(_visit(bus), 60)
     assert _state(bus) == (True, False, True, "memory: cannot connect (the broker is switched off)")
     broker.reachable = True
     async with bus.connect([]):
