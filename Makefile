@@ -28,12 +28,12 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 test: $(VENV)/dev lint
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not outside"
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not outside and not long"
 
-# `make test`, then the tests that start a browser, Sphinx, pip, pyright, a notebook, an emulator or a fuzzer, or plant
-# faults in a device.
+# `make test`, then the long tests and those that start a browser, Sphinx, pip, pyright, a notebook, an emulator or a
+# fuzzer, or plant faults in a device.
 test-all: test
-	$(BIN)/pytest $(PARALLEL) -m "outside and not soak"
+	$(BIN)/pytest $(PARALLEL) -m "(outside or long) and not soak"
 
 # As root: builds the image, runs its containers, and boots the units of systemd. Four minutes the first time.
 started: $(VENV)/dev
@@ -42,7 +42,7 @@ started: $(VENV)/dev
 
 # While you work: a minute. `make test` before you hand on.
 quick: $(VENV)/dev
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow and not outside" tests/unit tests/properties
+	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow and not outside and not long" tests/unit tests/properties
 
 # What .ci/run asks of every further Python.
 short: $(VENV)/dev lint

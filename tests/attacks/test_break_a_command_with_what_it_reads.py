@@ -69,6 +69,7 @@ def judge(numbers: Iterable[int], past: Past, memory_path: Path) -> dict[str, li
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", range(0, _CASES, _SAMPLE))
 def test_nothing_does_that_was_garbled(start: int, past: Past, memory_path: Path) -> None:
     assert judge(range(start, start + _SAMPLE), past, memory_path) == {}
@@ -89,6 +90,7 @@ def told(command: str, option: Option, text: str) -> Garbled:
     return Garbled(one, one.arguments(), TASKS if command == "report" else None, None, ())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", commands())
 def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, memory_path: Path) -> None:
     for option, text in product(commands()[command], (HOSTILE, f"x{HOSTILE}", f"1{HOSTILE}", f"/{HOSTILE}")):

@@ -307,6 +307,7 @@ async def command_by_command(
     return attacker, ends
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("one_id", "knows"), [(False, always), (True, once)])
 async def test_to_ask_hush_report_from_run_to_run(

@@ -136,6 +136,7 @@ def test_in_no_legal_call(one: Call, tmp_path: Path) -> None:
     assert_hidden(one, tmp_path, SECRET, *CELLS, stored=one.command == "report")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_in_no_option_and_no_variable(command: str, memory_path: Path) -> None:
@@ -185,6 +186,7 @@ def test_in_no_address_of_a_database(command: str, tmp_path: Path) -> None:
             assert assert_hidden(one, tmp_path, SECRET).code in {0, 1, 2}, address
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("command", takers("--broker"))
 def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp_path: Path) -> None:
@@ -198,6 +200,7 @@ def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp
                 assert_hidden(example(command).having(option.flag, address), tmp_path, SECRET)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", takers("--broker"))
 def test_in_no_part_of_an_address(command: str, memory_path: Path) -> None:
     for form, secret in product(HIDDEN_ADDRESSES.values(), (SECRET, NUMBER)):

@@ -282,6 +282,7 @@ async def test_refused_requests_use_no_share_of_their_address(app: FastAPI) -> N
     assert {answer.status_code for answer in found} == {401}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
     make_store(tmp_path / "store")
@@ -292,6 +293,7 @@ def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
         assert found == [b"200"] * HONEST
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_620_streams_at_once_from_one_address_get_300_and_leave_the_rest_to_others(tmp_path: Path) -> None:
     make_store(tmp_path / "store")

@@ -85,6 +85,7 @@ def toy(request: pytest.FixtureRequest) -> Toy:
     return TOYS[request.param]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("offers", [(), ("1", "2")])
 async def test_it_goes_from_the_device_to_table_picture_and_files(
     toy: Toy, offers: tuple[str, ...], tmp_path: Path

@@ -91,6 +91,7 @@ class Server:
         return len(ids), n
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [2026])
 def test_a_report_counts_once_however_often_the_aggregator_is_killed(

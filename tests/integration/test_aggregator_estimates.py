@@ -139,6 +139,7 @@ def ones(count: int) -> list[tuple[int, ...]]:
     return [(MIDDLE + 1,)] * count
 
 
+@pytest.mark.long
 def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
     mosquitto: Mosquitto, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
             assert len(after[kind]) == len(before[kind]) + 1
 
 
+@pytest.mark.long
 def test_an_estimate_that_takes_a_minute_keeps_no_other_from_being_fresh(mosquitto: Mosquitto, tmp_path: Path) -> None:
     kinds = {"clings": "clings 60", "spins": "spins 60", "takes-a-second": "sleeps 1"}
     *minutes, second = [number(name) for name in kinds]

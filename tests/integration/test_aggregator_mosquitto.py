@@ -142,6 +142,7 @@ async def test_the_answer_to_a_publication_comes_behind_what_is_taken_from_a_ful
         assert taken > 10
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_twenty_thousand_reports_are_all_counted(mosquitto: Mosquitto, tmp_path: Path) -> None:
     store = tmp_path / "hush.sqlite"

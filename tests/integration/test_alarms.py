@@ -98,6 +98,7 @@ def test_prometheus_takes_metrics_rules_and_dashboard(exposed: str, tmp_path: Pa
     promtool("check", "rules", str(tmp_path / "asked.yml"))
 
 
+@pytest.mark.long
 def test_alarms_fire_where_they_should_and_not_beside_it(tmp_path: Path) -> None:
     tests = tmp_path / "tests.yml"
     tests.write_text(TESTS.read_text(encoding="utf-8").replace("RULES", str(RULES)), encoding="utf-8")
@@ -126,6 +127,7 @@ WRONG = {
 """Mistakes in the alarms."""
 
 
+@pytest.mark.long
 def test_each_alarm_with_a_mistake_fails_its_test(tmp_path: Path) -> None:
     need("promtool")
     wrong = tmp_path / "rules.yml"

@@ -131,6 +131,7 @@ def hush(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_command_lists_plays_and_writes_the_picture(tmp_path: Path) -> None:
     listed = hush()
     assert all(name in listed.stdout for name in ATTACKS)

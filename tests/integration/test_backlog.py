@@ -112,6 +112,7 @@ def assert_counted(service: Service, reports: int) -> None:
     assert "ERROR" not in service.text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_backlog_is_counted_on_a_quarter_of_a_core_beside_foreign_tasks_and_kills(
@@ -222,6 +223,7 @@ async def drained_through_repeated_ids(path: Path, ids: int, hang_up_after: int,
     return sorted(found) == sorted(map(report_id, range(reports)))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("ids", "hang_up_after"), [(65_535, 35_000), (2000, 1500)])
 async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
@@ -230,6 +232,7 @@ async def test_packet_ids_that_repeat_lose_nothing_and_count_nothing_twice(
     assert await drained_through_repeated_ids(tmp_path / "hush.sqlite3", ids, hang_up_after, in_order=True)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_packet_ids_that_repeat_lose_some_if_tasks_are_acknowledged_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -290,6 +293,7 @@ async def test_a_broker_that_is_silent_for_longer_is_given_up_and_asked_again(
     assert sorted(counted_ids(path)) == sorted(map(report_id, range(1000)))
 
 
+@pytest.mark.long
 def test_stopping_in_the_middle_of_a_backlog_takes_less_than_five_seconds(mosquitto: Mosquitto, tmp_path: Path) -> None:
     options = ("--task", str(write_task(tmp_path, NUMBER)))
     service = Service(mosquitto.url, tmp_path / "hush.sqlite3", *options)

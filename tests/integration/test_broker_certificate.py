@@ -48,6 +48,7 @@ async def test_a_broker_that_is_not_there_is_told_with_the_remedy() -> None:
         await certificate_end(BrokerUrl.parse(f"mqtts://127.0.0.1:{free_port()}"))
 
 
+@pytest.mark.long
 async def test_the_metrics_of_a_service_have_it(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate, key = authority.issue("broker", host="127.0.0.1", days=9)

@@ -22,6 +22,7 @@ def check(run: Chaos, counted: int) -> None:
     assert [spent(run.state(number)) for number in range(run.gateways)] == [(run.devices, run.devices)] * run.gateways
 
 
+@pytest.mark.long
 async def test_ten_thousand_reports_are_counted_once_although_broker_and_aggregator_die_twice(
     bare: Mosquitto, memory_path: Path
 ) -> None:

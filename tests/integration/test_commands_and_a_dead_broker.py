@@ -59,10 +59,12 @@ async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serv
     return serve
 
 
+@pytest.mark.long
 async def test_ten_commands_lose_nothing_with_the_broker(bare: Mosquitto, memory_path: Path) -> None:
     assert (await run(bare, memory_path, 10, over=2)).counted() == (10, 10)
 
 
+@pytest.mark.long
 async def test_without_a_recall_they_lose_all_that_they_sent(bare: Mosquitto, memory_path: Path) -> None:
     assert (await run(bare, memory_path, 10, over=0)).counted() == (0, 0)
 

@@ -198,6 +198,7 @@ def test_a_program_that_does_nothing_is_told_so_and_nothing_else_is_tried() -> N
     assert found["findings"][0]["faults"][0]["what"].startswith("a legal task: no report within 1 s")
 
 
+@pytest.mark.long
 def test_the_command_report_answers_and_resends() -> None:
     found = command("--check", "resend", program=REPORT, expected=0)
     assert [(one["check"], one["status"]) for one in found["findings"]] == [("answers", "passed"), ("resend", "passed")]

@@ -101,6 +101,7 @@ def test_what_is_no_address_is_not_repeated(tmp_path: Path, address: str) -> Non
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_cluster_draws_devices_and_no_tallies() -> None:
     with pytest.raises(OptionError, match="--dask: shares out devices, and tallies are drawn at once"):
         hush.simulate("heights", mechanism="multilevel", engine="bulk", clients=10, dask="tcp://host:8786")

@@ -313,6 +313,7 @@ def doctor(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
+@pytest.mark.long
 def test_the_command_prints_a_line_for_each_check_and_fails_if_one_fails(tmp_path: Path) -> None:
     with Broker(tmp_path).running() as broker, serving(broker, tmp_path):
         password = str(tmp_path / "password")

@@ -192,6 +192,7 @@ def flapping(directory: Path, devices: int, minutes: int) -> tuple[Flapping, lis
     return run, held, pages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("devices", "minutes"), [(50, 4), pytest.param(1000, 10, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 )
@@ -209,6 +210,7 @@ def test_flapping_links_lose_and_double_nothing_and_memory_stays(
     assert growth(held) < _GROWTH
 
 
+@pytest.mark.long
 def test_memory_that_grows_with_every_outage_is_seen(memory_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "hush_client")  # the lines of every outage, kept by pytest
     _, held, _ = flapping(memory_path, 20, 6)

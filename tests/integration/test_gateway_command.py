@@ -111,6 +111,7 @@ def check(found: list[tuple[str, int, bytes]], state: Path) -> None:
     assert all(device.startswith("zigbee2mqtt/room-") for device, *_ in found)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_each_sensor_answers_a_round_once_though_the_gateway_is_killed_in_each(
     bare: Mosquitto, memory_path: Path

@@ -44,6 +44,7 @@ def judged(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_request_gets_an_answer_that_is_not_described(tmp_path: Path) -> None:
     run = judged(tmp_path, "--phases", "examples,coverage,fuzzing", "--max-examples", "3", "--seed", "1")

@@ -52,6 +52,7 @@ def results(found: httpx.Response) -> dict[str, object]:
     return {name: value for name, value in found.json().items() if name not in ("updated_at", "owner")}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_is_given_over_http_is_published_counted_and_told_alike_everywhere(
     broker: Mosquitto, tmp_path: Path
@@ -144,6 +145,7 @@ def somebody_listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0  # also where the process that listens is stopped
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_http_that_ends_or_hangs_ends_no_intake_and_is_started_again(broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_text(json.dumps(HEIGHTS), encoding="utf-8")
@@ -167,6 +169,7 @@ def test_http_that_ends_or_hangs_ends_no_intake_and_is_started_again(broker: Mos
             os.kill(second, 0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_http_tells_of_an_intake_that_hangs_and_ends_with_one_that_dies(broker: Mosquitto, tmp_path: Path) -> None:
     port = free_port()

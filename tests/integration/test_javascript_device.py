@@ -80,6 +80,7 @@ def test_a_report_of_the_program_is_counted_once(mosquitto: Mosquitto, tmp_path:
     assert document["mean"] == pytest.approx(120 + 100 * number / 2**20)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_device_that_is_killed_is_charged_once_and_sends_the_same_bytes(

@@ -138,6 +138,7 @@ def c_port(directory: Path, port: Path = C_PORT) -> Port:
     return Port((str(compiled(directory, library=port / "hush.c", sanitized=False)),))
 
 
+@pytest.mark.long
 def test_a_sign_error_planted_in_one_port_is_found_in_what_all_ports_draw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

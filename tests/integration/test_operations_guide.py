@@ -60,6 +60,7 @@ def started(machine: Machine, command: str, directory: Path) -> Iterator[None]:
             service.communicate(timeout=60)
 
 
+@pytest.mark.long
 def test_a_broker_and_an_aggregator_by_hand(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "heights.toml").write_text(HEIGHTS, encoding="utf-8")
     (machine.root / "usr/local/bin/hush").symlink_to(HUSH)
@@ -99,5 +100,6 @@ def test_a_worker_has_all_that_its_command_names(machine: Machine, tmp_path: Pat
     assert "worker-1-control:" in (directory / "passwords").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_an_installation_with_systemd_is_updated_backed_up_and_restored(machine: Machine, tmp_path: Path) -> None:
     install_update_and_restore(machine, tmp_path)

@@ -187,6 +187,7 @@ def until_refused(store: PostgresStore, batch: Callable[[], Accepted]) -> tuple[
             return counted, last, str(error)
 
 
+@pytest.mark.long
 def test_a_disk_without_room_refuses_a_batch_and_keeps_every_other(own_postgres_server: Postgres) -> None:
     """No file of the server may grow beyond 18 MiB: a table is full before its log, whose files have 16."""
     server, rng = own_postgres_server, np.random.default_rng(5)

@@ -23,6 +23,7 @@ def hush(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*HUSH, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.long
 def test_every_command_works_on_a_store_in_postgres(postgres: StorePlace, mosquitto: Mosquitto, tmp_path: Path) -> None:
     assert isinstance(postgres.address, PostgresUrl)
     options = postgres.address.options

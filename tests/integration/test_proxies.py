@@ -143,6 +143,7 @@ def wait(proxy: Proxy, started: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_it_passes_on_what_hush_answers_and_hides_the_metrics(proxy: Proxy, service: HttpProcess) -> None:
     assert proxy.get(f"{PREFIX}/healthz").status_code == 200
     assert proxy.get(f"{PREFIX}/v1/tasks").json() == service.get("/v1/tasks").json()
@@ -154,6 +155,7 @@ def test_it_passes_on_what_hush_answers_and_hides_the_metrics(proxy: Proxy, serv
     assert proxy.get(f"{PREFIX}/metrics").status_code == 404
 
 
+@pytest.mark.long
 def test_a_page_of_this_site_may_write_and_one_of_another_may_not(proxy: Proxy) -> None:
     with proxy.client() as client:
         kinds = {}
@@ -164,6 +166,7 @@ def test_a_page_of_this_site_may_write_and_one_of_another_may_not(proxy: Proxy) 
     assert kinds == {f"//{NAME}": "read-only", "//other.example": "other-origin"}
 
 
+@pytest.mark.long
 def test_an_event_passes_while_the_stream_is_open(proxy: Proxy) -> None:
     with (
         proxy.client() as client,
@@ -201,6 +204,7 @@ def test_a_client_cannot_choose_the_address_that_its_requests_count_for(write: W
 LINKS = re.compile(r'(?:href|src|action|data-events)="(/[^"]*)"')
 
 
+@pytest.mark.long
 def test_every_link_of_the_page_stays_below_the_prefix(proxy: Proxy) -> None:
     links = LINKS.findall(proxy.get(f"{PREFIX}/").text)
     assert links

@@ -72,6 +72,7 @@ def test_the_document_is_that_of_the_command_line() -> None:
         assert document[key] == printed[key]
 
 
+@pytest.mark.long
 def test_the_picture_is_the_one_that_the_command_line_keeps(tmp_path: Path) -> None:
     run = simulate(clients=50, seed=1)
     write_picture(picture_of(run), tmp_path, "kept", "both")
@@ -138,6 +139,7 @@ except KeyboardInterrupt:
 CALLS = ["simulate()", "asyncio.run(cell())", "asyncio.new_event_loop().run_until_complete(cell())"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", CALLS, ids=["program", "asyncio", "notebook"])
 def test_ctrl_c_ends_a_simulation_and_leaves_nothing_behind(call: str, tmp_path: Path) -> None:
     program = [sys.executable, "-c", INTERRUPTED.replace("CALL", call), str(tmp_path)]

@@ -126,6 +126,7 @@ async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reas
     assert set(serve.told().values()) == {0}
 
 
+@pytest.mark.long
 async def test_a_backup_put_back_by_the_command_asks_for_what_came_since(bare: Mosquitto, memory_path: Path) -> None:
     serve, backup = Serve(bare.url, memory_path), memory_path / "backup"
     serve.start()

@@ -148,6 +148,7 @@ def broker(memory_path: Path) -> Iterator[Mosquitto]:
     server.stop()
 
 
+@pytest.mark.long
 async def test_a_store_that_is_lost_while_reports_arrive_has_them_all_again(
     broker: Mosquitto, memory_path: Path
 ) -> None:

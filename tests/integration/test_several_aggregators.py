@@ -82,6 +82,7 @@ def counted(mosquitto: Mosquitto, reports: int) -> bytes:
     pytest.fail(f"{document!r}")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mosquitto, tmp_path: Path) -> None:
     """An empty store, a changed task file, a mistyped store; while the owner runs, and when it does not."""
@@ -116,6 +117,7 @@ def test_the_bytes_of_the_owner_stay_whatever_is_started_beside_it(mosquitto: Mo
     assert retained(mosquitto, TASK) == HEIGHTS.payload
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_stores_that_were_crossed_change_nothing_of_what_is_published(mosquitto: Mosquitto, tmp_path: Path) -> None:
     """Two services, a task each; started with the store of the other one, then with their own again."""

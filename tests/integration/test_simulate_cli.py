@@ -75,6 +75,7 @@ def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str,
     assert "joint" in found["covered"]
 
 
+@pytest.mark.long
 def test_on_a_terminal_the_confidence_sequence_is_seen() -> None:
     command = [*HUSH, "simulate", "--clients", "3000", "--seed", "1"]
     terminal, inner = pty.openpty()
@@ -197,6 +198,7 @@ def test_a_broker_that_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) 
     assert "secret" not in ended.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
 def test_a_stopped_simulation_leaves_no_broker_and_after_ctrl_c_shows_what_is_there(

@@ -51,6 +51,7 @@ def keeps_its_promise(coverage: float) -> bool:
     return 0.90 <= coverage <= 1.0
 
 
+@pytest.mark.long
 def test_the_interval_of_the_reporters_covers_the_truth_in_95_of_100_runs(scored: Scored) -> None:
     assert keeps_its_promise(share(scored))
     assert share(scored) <= 0.99  # an interval far too wide would cover always

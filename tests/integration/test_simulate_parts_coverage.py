@@ -63,6 +63,7 @@ def singles(scored: Scored, target: str) -> list[bool]:
     return [part.covered[target] for _, found in scored for part in found.parts.values()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
 def test_the_interval_of_a_category_covers_its_share(commute: Scored, target: str) -> None:
     assert 0.91 <= share(singles(commute, target)) <= 1
@@ -77,11 +78,13 @@ def test_the_joint_intervals_cover_all_shares_at_once_where_the_single_ones_do_n
     assert share(alone) < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
 def test_the_interval_of_a_coordinate_covers_its_mean(offices: Scored, target: str) -> None:
     assert 0.91 <= share(singles(offices, target)) <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["reporters", "population", "anytime"])
 def test_the_interval_of_a_mean_under_several_epsilons_covers_it(sleep: Scored, target: str) -> None:
     assert 0.85 <= share([found.covered[target] for _, found in sleep]) <= 1

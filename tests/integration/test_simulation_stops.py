@@ -81,6 +81,7 @@ def kept(out: Path) -> set[str]:
     return {path.name for path in out.iterdir()} if out.exists() else set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", ["2", pytest.param("1", marks=pytest.mark.soak)])
 def test_while_devices_are_drawn_those_that_were_drawn_are_shown_and_kept(tmp_path: Path, workers: str) -> None:
     ended = stopped("drawing", tmp_path, "heights", "--clients", "50000000", "--draw", "devices", "--workers", workers)
@@ -124,6 +125,7 @@ def limited(size: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hush", "simulate", "survey", "--engine", "bulk", "--out", str(tmp_path)]
     assert subprocess.run([*command, "--seed", "1"], capture_output=True, timeout=60, check=False).returncode == 0

@@ -44,6 +44,7 @@ def seconds_to_end(process: "subprocess.Popen[bytes]") -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after_s", [0.0, 2.0])
 def test_with_2000_estimates_due(mosquitto: Mosquitto, tmp_path: Path, after_s: float) -> None:
     process, log = serve(mosquitto, tmp_path, 2000)

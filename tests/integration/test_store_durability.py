@@ -39,6 +39,7 @@ def killed(folder: Path, work: str, stride: int, *planted: str) -> tuple[int, li
     return found["kills"], found["wrong"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("work", "stride", "least"), [("count", 11, 30), ("compact", 1, 90), ("forget", 1, 80), ("back-up", 1, 20)]
 )
@@ -56,6 +57,7 @@ def test_killed_before_every_statement_every_report_is_counted_once(folder: Path
     assert killed(folder, "count", 1)[1] == []
 
 
+@pytest.mark.long
 def test_a_store_that_commits_a_batch_in_two_parts_is_found(folder: Path) -> None:
     assert killed(folder, "count", 9, "planted")[1]
 

@@ -209,6 +209,7 @@ def command(tmp_path: Path) -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
         process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "number", "status"), [("2", signal.SIGINT, 130), ("1", signal.SIGTERM, 143)])
 def test_ctrl_c_keeps_what_is_made_and_says_how_to_go_on(

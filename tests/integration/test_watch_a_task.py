@@ -215,6 +215,7 @@ def over_http(store: str) -> Iterator[str]:
         process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [pytest.param("--broker", marks=pytest.mark.soak), "--http"])
 def test_what_serve_counts_is_seen_as_json_until_the_task_is_closed(

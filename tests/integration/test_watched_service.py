@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 from servers import Mosquitto, free_port, need
 
 from hush_common.task import make_task
@@ -46,6 +47,7 @@ def metrics(client: httpx.Client, wanted: str) -> str:
     return text
 
 
+@pytest.mark.long
 def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "task.json").write_bytes(HEIGHTS.payload)
     port, log = free_port(), tmp_path / "log"

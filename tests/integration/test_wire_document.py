@@ -81,6 +81,7 @@ def body_of(frame: bytes) -> int:
     return decoded.reports[0].body[0]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(90)
 def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
     (recipe,) = blocks("sh")

@@ -139,6 +139,7 @@ def by_worker(place: StorePlace) -> dict[str, int]:
         return dict(there.execute("SELECT worker, sum(n)::int FROM tally GROUP BY worker").fetchall())
 
 
+@pytest.mark.long
 def test_workers_share_the_reports_and_one_publishes_what_all_have_counted(
     mosquitto: Mosquitto, postgres: StorePlace, tmp_path: Path
 ) -> None:
@@ -185,6 +186,7 @@ def test_what_comes_while_a_worker_is_stopped_in_order_is_counted_by_the_other(
     watcher.close()
 
 
+@pytest.mark.long
 def test_workers_have_the_rights_that_the_configuration_gives_them(postgres: StorePlace, tmp_path: Path) -> None:
     home, port = tmp_path / "broker", free_port()
     options = ("--host", HOST, "--listen", HOST, "--port", str(port), "--run-as", getpass.getuser(), "--workers", "2")
@@ -303,6 +305,7 @@ def _publish(broker: Mosquitto, ids: Sequence[bytes]) -> bool:
         client.disconnect()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "stopped", "cut off"])
 def test_another_worker_publishes_when_the_holder_fails_and_the_holder_then_publishes_nothing(
     mosquitto: Mosquitto, tmp_path: Path, how: str, request: pytest.FixtureRequest

@@ -49,6 +49,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled_device(tmp_path_factory.mktemp("crash"), CRASH, sanitized=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "hours", "stride"),
     [("fresh", 12, 1), ("sticky", 12, 1), ("fresh", 76, 97)],
@@ -62,6 +63,7 @@ def test_after_a_cut_at_every_write_each_round_is_charged_once_and_has_the_same_
     assert writes > 3 * hours
 
 
+@pytest.mark.long
 def test_no_cut_makes_the_device_read_what_it_must_not(tmp_path: Path) -> None:
     program = compiled_device(tmp_path, CRASH)
     assert not lived(program, "fresh", "12", "7").startswith("wrong")
@@ -140,6 +142,7 @@ def answered(now: int, value: str = "yes") -> tuple[str, ...]:
     return f"time {now}", f"task bits {hexadecimal(BITS)}", f"value {hexadecimal(value)}"
 
 
+@pytest.mark.long
 def test_a_device_that_is_started_again_sends_the_same_bytes_until_they_are_acknowledged(ask: Ask) -> None:
     first = ask(*answered(OPENS), "send")
     assert first[:3] == ["ok", "decided bits 0", "answered"]
@@ -262,6 +265,7 @@ def conform(program: Path, *options: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_c_device_conforms_in_what_it_answers_and_sends_again(tmp_path: Path) -> None:
     program = compiled_device(tmp_path, LINES, sanitized=False)
@@ -281,6 +285,7 @@ def test_a_c_device_conforms(tmp_path: Path) -> None:
 # ---- limits of a build
 
 
+@pytest.mark.long
 def test_a_task_beyond_the_limits_of_a_build_is_refused_by_its_own_status(tmp_path: Path) -> None:
     port = Port((str(compiled(tmp_path, options=[])),))
     random = Random(25).randbytes(4000)  # noqa: S311 - a test wants the same bytes every time

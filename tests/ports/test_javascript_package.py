@@ -20,6 +20,7 @@ MOST_COMPRESSED = 36_000
 """Bytes of the modules, each compressed: the rest of the 60 kB of a phone's page is for the page."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("file", sorted(TESTS.glob("*.test.mjs")), ids=lambda file: str(file.name))
 def test_the_package_passes_its_own_tests(file: Path) -> None:

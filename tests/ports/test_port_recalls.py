@@ -23,6 +23,7 @@ def order(payload: bytes | str, *, frame: str = FRAME, script: str = NOTHING) ->
     return f"recall {hexadecimal(payload)} {frame} {script}"
 
 
+@pytest.mark.long
 def test_a_port_reads_the_good_vectors(port: Port) -> None:
     outcomes = port.ask([order(vector["payload"]) for vector in VECTORS["good"]])
     for vector, outcome in zip(VECTORS["good"], outcomes, strict=True):

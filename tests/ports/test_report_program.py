@@ -39,6 +39,7 @@ def run(program: Path, tmp_path: Path) -> Run:
     return started
 
 
+@pytest.mark.long
 def test_it_writes_one_new_private_frame_that_the_mechanism_admits(run: Run, tmp_path: Path) -> None:
     outcome = run("heights.json", "dev", VALUE, "out")
     assert (outcome.returncode, outcome.stderr) == (0, "")

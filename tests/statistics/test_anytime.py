@@ -128,6 +128,7 @@ def test_the_exponent_of_discrete_noise_is_the_logarithm_of_its_transform() -> N
     assert float(1 / mechanism.scale) == pytest.approx(h)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["1", "2", "4"])
 @pytest.mark.parametrize("values", ["all at the lower bound", "spread"])
@@ -172,6 +173,7 @@ def held(probability: float, confidence: float) -> tuple[NDArray[np.int64], NDAr
     return least, most
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("probability", [0.5, 0.27])
 def test_the_beta_band_is_ever_wrong_in_fewer_than_one_run_of_twenty(probability: float) -> None:
@@ -192,6 +194,7 @@ def test_the_band_of_a_proportion_is_the_beta_band() -> None:
     assert given.methods[ANYTIME] == "population-beta-mixture"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs_of_twenty() -> None:
     asked = make_task({"id": "c", "epsilon": "2", "domain": {"kind": "category", "labels": ["a", "b", "c"]}})

@@ -62,6 +62,7 @@ def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: 
     assert 0.85 * float(epsilon) < found.bound <= float(epsilon)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["laplace", "multilevel", "randomized_response", "subset_selection", "vector"])
 def test_an_epsilon_twenty_per_cent_too_large_is_caught_at_the_default_size(name: str) -> None:
     """Declared 1, and the device draws at 1.2."""
@@ -73,6 +74,7 @@ def test_a_table_whose_weights_are_wrong_is_caught() -> None:
     assert measured(by_name("table", "2"), FEW).bound > 1.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "8"])
 @pytest.mark.parametrize("name", LAWS)
 def test_the_power_holds_from_small_to_large_epsilon(name: str, epsilon: str) -> None:
@@ -223,6 +225,7 @@ def test_of_a_hundred_audits_all_find_a_leak_in_a_thousandth_and_at_most_one_acc
     assert sum(is_accused(leaking(0, seed)) for seed in range(100)) <= 1
 
 
+@pytest.mark.long
 def test_a_leak_of_a_number_is_found_among_numbers_that_hardly_repeat() -> None:
     """Laplace noise, and one report in a thousand is the value itself: too few for a cell of the first rule."""
     rng = np.random.default_rng(16)
@@ -280,6 +283,7 @@ def test_one_sided_cells_that_are_measured_where_they_were_found_accuse_the_hone
     assert wrong == 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [300, 1000])
 def test_the_bound_exceeds_the_true_epsilon_no_more_often_than_promised(size: int) -> None:
     """At 80 %, over 300 audits of Laplace noise that is exactly epsilon = 1; at most 20 %, tested at 1e-9."""

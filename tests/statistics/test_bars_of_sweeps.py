@@ -32,6 +32,7 @@ def by_the_logarithm(squares: NDArray[np.float64]) -> tuple[float, float]:
     return sqrt(mean) / factor, sqrt(mean) * factor
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trials", [2, 5, 20, 50, 200])
 @pytest.mark.parametrize("bias", [0.0, 2.0])
 def test_the_bars_cover_whatever_the_number_of_trials(trials: int, bias: float) -> None:

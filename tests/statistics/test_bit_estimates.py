@@ -75,6 +75,7 @@ def test_the_interval_for_the_reporters_covers_every_number_of_true_ones(mechani
     assert least_coverage_of_reporters(mechanism, n, intervals(mechanism, n, REPORTERS)) >= 0.95 - ALLOWED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 100])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_interval_for_the_population_covers_every_proportion(mechanism: RandomizedResponse, n: int) -> None:

@@ -128,6 +128,7 @@ def lied_less(scenario: Scenario) -> Scenario:
     return replace(scenario, liars=tuple(replace(some, share=some.share * 0.6) for some in scenario.liars))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_tallies_of_the_bulk_engine_have_the_moments_of_the_law(case: Case, trouble: str) -> None:
@@ -140,6 +141,7 @@ def test_tallies_of_the_bulk_engine_have_the_moments_of_the_law(case: Case, trou
             assert not follows(lied_less(scenario), case, tallies)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=lambda case: case.name)
 def test_tallies_of_real_devices_have_them_too(case: Case, trouble: str) -> None:

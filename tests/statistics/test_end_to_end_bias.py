@@ -73,6 +73,7 @@ def deviation(given: Estimate, value: Any) -> float:  # noqa: ANN401 - whatever 
     return float(((fact.mean or 0) - float(truth)) / fact.stderr[REPORTERS])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "epsilon"), tasks())
 def test_the_printed_mean_is_unbiased_at_eleven_values(seeded: Seeded, name: str, epsilon: str) -> None:
     task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})

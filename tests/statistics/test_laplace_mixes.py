@@ -33,6 +33,7 @@ def test_every_quantile_of_the_table_comes_out() -> None:
     assert float(abs(found / expected - 1).max()) < ALLOWED
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_twentieth_of_the_table_is_computed_again() -> None:
     for mix, confidence, quantile in SOME:

@@ -159,6 +159,7 @@ def simulated(of: FiniteChannel, values: Values, n: int, runs: int = 2000) -> tu
     return hits[0], hits[1]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 30, 300])
 @pytest.mark.parametrize("of", MANY)
@@ -262,6 +263,7 @@ def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     assert given.pooled.weights["2"] > 0.5
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["multilevel", "randomized_response"])
 def test_pooled_bounded_reports_cover_both_targets(mechanism: str) -> None:

@@ -173,6 +173,7 @@ def alike(some: Table, others: Table) -> bool:
     return min(tails) > FALSE_ALARM / len(tails)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CASES)
 def test_people_are_where_those_of_real_devices_are_in_every_round(case: str, way: str) -> None:

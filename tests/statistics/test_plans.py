@@ -49,6 +49,7 @@ def check(name: str, epsilon: str, error: float, confidence: float, *, runs: int
             assert kept(halves, error) >= fewest_kept(others), (name, epsilon, error, confidence, target, n, label)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "epsilon"),

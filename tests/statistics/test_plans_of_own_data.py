@@ -58,6 +58,7 @@ def planned(line: MechanismCost, target: Target, error: float) -> int:
     return people
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("label", SPREAD)
 @pytest.mark.parametrize(("name", "epsilon"), [*((name, "2") for name in DOMAINS), ("multilevel", "6"), ("table", "4")])

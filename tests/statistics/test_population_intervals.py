@@ -59,6 +59,7 @@ def least_coverage(epsilon: float, n: int, half: float) -> float:
 EPSILONS, SIZES = (0.5, 1, 2, 4, 8, 16, 50), (1, 2, 3, 5, 16, 20, 64, 100, 700)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_interval_for_the_population_covers_less_than_it_says(epsilon: float) -> None:
     worst = 0.0

@@ -51,6 +51,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return port_of(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("epsilon", "index"), [("1", 0), ("2.333333", GRID_STEPS // 3)])
 def test_noise_of_a_port_has_the_law_of_the_table(
     fits: Fits, port: Port, tmp_path: Path, epsilon: str, index: int
@@ -66,6 +67,7 @@ def bits_fit(fits: Fits, reports: NDArray[np.int64], epsilon: Fraction, bit: int
     return fits(np.bincount(reports, minlength=2), [1 - one, one])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bit", [0, 1])
 def test_bits_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_path: Path, bit: int) -> None:
     task = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})

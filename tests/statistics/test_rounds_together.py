@@ -98,6 +98,7 @@ def drawn(groups: Mapping[int, int], share: float) -> list[tuple[float, int, int
     return [(chance, ones, size) for ones, chance in law.items()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", ["1", "4", "12", "24"])
 @pytest.mark.parametrize("groups", [{2: 30}, {2: 15, 1: 30}, {6: 12}])
 def test_both_intervals_of_all_rounds_cover(epsilon: str, groups: dict[int, int]) -> None:

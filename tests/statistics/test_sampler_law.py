@@ -58,6 +58,7 @@ def agrees(law: Law, missing: Fraction, mechanism: Laplace, index: int) -> bool:
     ) and all(mechanism.admits((k,)) for k in law)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_every_path_of_perturb_together_gives_the_table(enumerate_law: Enumerate, index: int) -> None:
     mechanism = Laplace(Fraction(2), 2)

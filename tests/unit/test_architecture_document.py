@@ -74,6 +74,7 @@ def mentions() -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.long
 def test_the_table_has_a_row_for_every_mechanism() -> None:
     assert list(told()) == list(mentions())
 

@@ -118,6 +118,7 @@ COMPLETED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_options_and_values() -> None:
     script = ['eval "$(hush --show-completion bash)"']

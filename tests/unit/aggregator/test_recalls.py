@@ -441,6 +441,7 @@ def test_a_quiet_day_costs_a_write_every_ten_minutes(world: World, monkeypatch: 
 # When it ends
 
 
+@pytest.mark.long
 def test_a_recall_ends_after_seven_days_and_its_spread_and_is_cleared(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

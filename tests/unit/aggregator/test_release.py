@@ -370,6 +370,7 @@ def order(world: World) -> list[str]:
     return [document["task"] for _, document in world.published]
 
 
+@pytest.mark.long
 def test_of_thousands_that_change_all_the_time_each_is_released_in_turn_the_longest_waiting_first(run: Run) -> None:
     many = names(2000)
 

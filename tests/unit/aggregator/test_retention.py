@@ -84,6 +84,7 @@ def test_a_round_is_closed_when_its_reports_are_dropped_and_others_stay_open(wor
     assert "final" not in world.estimate
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("own", "limit", "hours"), [("1h", None, 1), (None, 1, 1), ("1h", 3, 1), ("3h", 1, 1), (None, None, None)]
 )
@@ -178,6 +179,7 @@ def killed(path: Path, statement: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # the child touches the store alone
 def test_a_kill_at_every_step_loses_and_double_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PORTION", 500)

@@ -299,6 +299,7 @@ def hostile_tasks(count: int) -> Iterator[tuple[str, bytes]]:
         yield task_topic(f"t{number:05d}"), large.replace(b"t00000", b"t%05d" % number)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_two_thousand_hostile_tasks_leave_file_and_memory_small_and_the_answered_one_kept(tmp_path: Path) -> None:
     async with open_tasks(tmp_path) as writer:

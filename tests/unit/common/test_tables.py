@@ -160,6 +160,7 @@ def test_the_script_makes_a_table_as_good_as_the_shipped_one(epsilon: str, level
 # ---- auto
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_epsilon_never_means_more_variance() -> None:
     """Below the grid, at and just below some of its points (the next test takes all), and beyond it to 50."""

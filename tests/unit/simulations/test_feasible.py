@@ -17,6 +17,7 @@ from hush_simulations.planning.plan import PlanQuestion, solve
 AGES: Mapping[str, object] = {"kind": "number", "lower": 0, "upper": 110, "unit": "years"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "2", "5"])
 @pytest.mark.parametrize(
     "domain", [NumberDomain(0.0, 110.0, "years"), BitDomain(), CategoryDomain.of_size(5), VectorDomain.of_size(3)]

@@ -42,6 +42,7 @@ def drawn(folder: Path, cache: Path, script: str = DRAW) -> subprocess.Completed
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", ["system", "none"])
 def test_a_list_of_fonts_without_those_of_matplotlib_changes_no_picture_and_says_nothing(

@@ -96,6 +96,7 @@ def ran(name: str, **options: object) -> Run:
     return Run.of(experiment, bulk.simulate_now(experiment))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["survey", "commute"])
 def test_files_have_a_title_a_description_and_the_same_bytes_again(

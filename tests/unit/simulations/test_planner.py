@@ -130,6 +130,7 @@ def test_the_largest_variance_of_a_population_is_no_less_than_any_two_points_giv
     assert planned.noise + planned.spread <= planned.noise + 0.25
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("target", TARGETS)

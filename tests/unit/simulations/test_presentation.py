@@ -168,6 +168,7 @@ def test_a_huge_number_stays_short() -> None:
     assert wording.value(1.23456789e300) == "1.23457e+300 cm"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values", "options"),

@@ -65,6 +65,7 @@ def table(done: Run) -> str:
     return rendered(run_blocks(done))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rounds", "failing"),

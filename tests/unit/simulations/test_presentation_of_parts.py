@@ -103,6 +103,7 @@ async def test_a_choice_of_epsilon_is_told() -> None:
     assert "estimate, population" in text
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["commute", "offices", "sleep", "thirty", "hundred", "rounds"])
 async def test_files_hold_a_picture_and_the_reports_and_the_object(tmp_path: Path, name: str) -> None:

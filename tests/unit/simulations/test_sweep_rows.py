@@ -47,6 +47,7 @@ def is_off(row: SweepRow, theory: float) -> bool:
     return abs(row.rmse / theory - 1) > ERROR / sqrt(2 * row.trials)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "mechanism"), CASES)
 def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again(
