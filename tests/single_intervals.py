@@ -10,7 +10,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.anytime import mixture_deviations
 from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.chernoff import Sizes, bands, chernoff_rates
-from hush_aggregator.estimate.intervals.student_score import score_ends
+from hush_aggregator.estimate.intervals.student_score import score_of
 from hush_aggregator.estimate.numerics.laplace_sums import mixed_laplace_quantile
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
 
@@ -40,7 +40,7 @@ def band(sizes: Sizes, confidence: float, *, sampling: bool) -> tuple[float, flo
 def score_interval(
     channel: FiniteChannel, n: int, center: float, variance: float, confidence: float, *, sampling: float
 ) -> tuple[float, float]:
-    return score_ends(channel, n, center, variance, student_quantile(n - 1, confidence), sampling=sampling)
+    return score_of(channel, n, student_quantile(n - 1, confidence), sampling=sampling)(center, variance)
 
 
 def laplace_mean_quantile(n: int, confidence: float) -> float:
@@ -52,5 +52,7 @@ def ends(
     groups: Sequence[Group], confidence: float, target: str, *, enrolled: int | None = None
 ) -> tuple[float, float]:
     """Return the interval for a target, neither clipped nor widened by the rounding of values to a grid."""
-    low, high = _fixed(Sample(tuple(groups)), confidence, Batches(), sampled=False, enrolled=enrolled)[target][1]()
+    sample = Sample(groups)
+    _, ask = _fixed(sample.sizes, confidence, Batches(), sampled=False, enrolled=enrolled)[target]
+    low, high = ask(sample)()
     return float(low), float(high)

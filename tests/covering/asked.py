@@ -29,12 +29,18 @@ def unclipped() -> Iterator[None]:
     def around(self: Units, _: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
         return self.value(Fraction(low)), self.value(Fraction(high))
 
-    def interval_about(
-        self: Units, center: Fraction, below: float, above: float, parts: int = 1
-    ) -> tuple[float, float]:
-        return self.value(center - Fraction(below), parts), self.value(center + Fraction(above), parts)
+    def arms(
+        self: Units, under: int, below: float, above: float, parts: int = 1
+    ) -> Callable[[int], tuple[float, float]]:
+        ends = -Fraction(below), Fraction(above)
 
-    with patch.object(Units, "around", around), patch.object(Units, "interval_about", interval_about):
+        def interval(center: int) -> tuple[float, float]:
+            low, high = (self.value(Fraction(center, under) + end, parts) for end in ends)
+            return low, high
+
+        return interval
+
+    with patch.object(Units, "around", around), patch.object(Units, "arms", arms):
         yield
 
 

@@ -135,7 +135,11 @@ def test_an_interval_about_an_estimate_is_the_one_between_its_exact_ends(
     units = Units(Fraction(-1, 3), Fraction(220), Fraction(1, 2 * GRID_STEPS))
     counted = center * parts
     low, high = (counted - Fraction(below)) / parts, (counted + Fraction(above)) / parts
-    assert units.interval_about(counted, below, above, parts) == units.around(center, low, high)
+    assert units.arms(counted.denominator, below, above, parts)(counted.numerator) == units.around(center, low, high)
+    about = units.arms(3 * counted.denominator, below, above, parts)  # of centers in any unit, at any place
+    assert about(3 * counted.numerator) == units.around(center, low, high)
+    one = Fraction(1, 3 * counted.denominator * parts)
+    assert about(3 * counted.numerator + 1) == units.around(center + one, low + one, high + one)
 
 
 def test_the_bars_have_their_closed_forms() -> None:

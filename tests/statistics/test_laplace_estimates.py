@@ -229,7 +229,7 @@ def test_liars_of_a_huge_range_are_bounded_by_a_share_of_their_reach() -> None:
     [
         ("_reporters", {REPORTERS}),
         ("_population", {POPULATION}),
-        ("_enrolled", {ENROLLED}),
+        ("_of_enrolled", {ENROLLED}),
         ("_band", {ANYTIME, ANYTIME_POPULATION}),
     ],
 )
@@ -247,7 +247,7 @@ def test_an_interval_that_fails_is_named_and_all_else_stays(
             return np.float64(1) / np.float64(0)
         return nan if maker == "_band" else (nan, "planted")
 
-    monkeypatch.setattr(laplace, maker, broken)
+    monkeypatch.setattr(laplace if maker == "_band" else laplace._Question, maker, broken)
     given = estimate(task, crowd(200, M // 2), 0.95)
     assert given.all_failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
     assert (given.n, given.mean, given.stderr) == (sound.n, sound.mean, sound.stderr)

@@ -189,7 +189,7 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     assert given.single.stderr_plug_in[ENROLLED] == pytest.approx(40 * sqrt(part / n), rel=1e-6)
     if len(groups) > 1 and is_normal:
         t = stats.t.ppf(0.975, n - 1)
-        sample = Sample(tuple(group for group in groups if group.n))
+        sample = Sample([group for group in groups if group.n])
         for target, variance, answered in (
             (REPORTERS, alone, 0.0 if sampled else 1.0),
             (POPULATION, square, 0.0),

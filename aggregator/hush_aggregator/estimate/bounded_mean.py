@@ -53,11 +53,11 @@ multiaffine function of stable linear factors is real-rooted (Grace, Walsh and S
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from math import expm1, log, sqrt
+from math import expm1, lcm, log, sqrt
 from operator import mul
 from typing import Generic, TypeVar
 
@@ -86,13 +86,15 @@ from hush_aggregator.estimate.intervals.betting import (
 )
 from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, chernoff_rates
 from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices, widened
-from hush_aggregator.estimate.intervals.student_score import enough, score_ends
+from hush_aggregator.estimate.intervals.student_score import enough, score_of
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import are_finite, attempt
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares, student_quantiles
 from hush_aggregator.estimate.units import Units
 
 _USUAL = 0.95
+
+_Pair = tuple[float, float]
 
 
 @lru_cache(maxsize=64)
@@ -102,69 +104,76 @@ def is_normal(sizes: Sizes, confidence: float) -> bool:
     return sum(size * channel.variances[0] for channel, size in sizes) >= enough(confidence) * reach**2
 
 
-@dataclass(frozen=True)
+@lru_cache(maxsize=64)
+def _noises(sizes: Sizes) -> _Pair:
+    """Bounds of the mean variance of a report given its value."""
+    n = sum(size for _, size in sizes)
+    low, high = (sum(size * channel.variances[at] for channel, size in sizes) / n for at in (0, 1))
+    return low, high
+
+
 class Group:
-    """The reports of one channel: how often each output came."""
+    """The reports of one channel: how often each output came.
 
-    channel: FiniteChannel
-    counts: tuple[int, ...]
+    `total` is the sum of the decoded positions, counted as `FiniteChannel.scaled` does.
+    """
 
-    @cached_property
-    def n(self) -> int:
-        return sum(self.counts)
-
-    @cached_property
-    def total(self) -> Fraction:
-        """The sum of the decoded positions."""
-        positions, unit = self.channel.scaled
-        return Fraction(sum(map(mul, self.counts, positions)), unit)
+    def __init__(self, channel: FiniteChannel, counts: tuple[int, ...]) -> None:
+        self.channel, self.counts, self.n = channel, counts, sum(counts)
+        self.total = sum(map(mul, counts, channel.scaled[0]))
 
     @cached_property
     def squares(self) -> float:
         """The sum of squares of the decoded positions around their mean."""
-        counts = np.array([self.counts[y] for y in self.channel.used], dtype=float)
-        return float(counts @ (self.channel.a - float(self.total / self.n)) ** 2)
+        (squares,) = _squares(self.channel, [self])
+        return squares
 
 
-@dataclass(frozen=True)
+def groups_of(channel: FiniteChannel, rows: Sequence[tuple[int, ...]]) -> list[Group]:
+    """The reports of one channel in many samples, whose squares are computed at once."""
+    groups = [Group(channel, counts) for counts in rows]
+    for group, squares in zip(groups, _squares(channel, groups), strict=True):
+        vars(group)["squares"] = squares  # where a cached property looks first
+    return groups
+
+
+def _squares(channel: FiniteChannel, groups: Sequence[Group]) -> list[float]:
+    unit = channel.scaled[1]
+    means = np.array([group.total / (unit * max(group.n, 1)) for group in groups])
+    counts = np.array([group.counts for group in groups], dtype=float).take(channel.used, axis=1)
+    squares: list[float] = (counts[:, None] @ ((channel.a - means[:, None]) ** 2)[:, :, None]).ravel().tolist()
+    return squares
+
+
 class Sample:
-    """All reports of at least one device; empty groups are left out."""
+    """All reports of at least one device; empty groups are left out.
 
-    groups: tuple[Group, ...]
+    `counted` is the mean as a ratio, whose denominator is the same for all samples of one size, and `variance` that of
+    all reports, not below that of the noise.
+    """
 
-    @cached_property
-    def sizes(self) -> Sizes:
-        return tuple((group.channel, group.n) for group in self.groups)
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.groups = groups
+        self.sizes: Sizes = tuple([(group.channel, group.n) for group in groups])
+        self.n = sum([group.n for group in groups])
+        unit = lcm(*[group.channel.scaled[1] for group in groups])
+        total = sum([group.total * (unit // group.channel.scaled[1]) for group in groups])
+        self.counted = total, unit * self.n
+        self.center = Fraction(*self.counted)
+        squares = sum([group.squares for group in groups])
+        if len(groups) > 1:
+            means = [Fraction(group.total, group.channel.scaled[1] * group.n) for group in groups]
+            squares += sum(group.n * float(mean - self.center) ** 2 for group, mean in zip(groups, means, strict=True))
+        self._noise = _noises(self.sizes)
+        self.variance = max(squares / max(self.n - 1, 1), self._noise[0])
 
-    @cached_property
+    @property
     def reports(self) -> Reports:
         return tuple((group.channel, group.counts) for group in self.groups)
 
-    @cached_property
-    def n(self) -> int:
-        return sum(group.n for group in self.groups)
-
-    @cached_property
-    def center(self) -> Fraction:
-        return sum((group.total for group in self.groups), Fraction(0)) / self.n
-
-    @cached_property
-    def noise(self) -> tuple[float, float]:
-        """Bounds of the mean variance of a report given its value."""
-        low, high = (sum(size * channel.variances[at] for channel, size in self.sizes) / self.n for at in (0, 1))
-        return low, high
-
-    @cached_property
-    def variance(self) -> float:
-        """Of all reports, not below that of the noise."""
-        squares = sum(group.squares for group in self.groups)
-        if len(self.groups) > 1:
-            squares += sum(group.n * float(group.total / group.n - self.center) ** 2 for group in self.groups)
-        return max(squares / max(self.n - 1, 1), self.noise[0])
-
     def without(self, answered: float) -> float:
         """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
-        return self.variance - answered * max(self.variance - self.noise[1], 0.0)
+        return self.variance - answered * max(self.variance - self._noise[1], 0.0)
 
     def lattices(self, shortest: float, answered: float) -> list[Lattice]:
         """Those of the sum that show in an interval of this half-length; the values smooth but for a share of them."""
@@ -181,12 +190,6 @@ class Sample:
     def monitor(self) -> str | None:
         """The verdict on the reports."""
         return worst_verdict(finite_monitor(group.channel, group.counts) for group in self.groups)
-
-    def deviation(self) -> float:
-        """A standard error for the population: of the sample if it is large, else of the largest variance there is."""
-        if is_normal(self.sizes, _USUAL):
-            return sqrt(self.variance / self.n)
-        return sqrt(sum(size * channel.second_moment for channel, size in self.sizes)) / self.n
 
 
 Q = TypeVar("Q", bound=Hashable)
@@ -216,7 +219,6 @@ class Batch(Generic[Q, A]):
         return self._known[question]
 
 
-_Pair = tuple[float, float]
 _FEW = 4
 _Q = TypeVar("_Q", bound=Hashable)
 _A = TypeVar("_A")
@@ -322,10 +324,9 @@ def _counts(channel: FiniteChannel, n: int, at: int | None) -> tuple[int, ...]:
 
 
 _Ends = tuple[float | Fraction, float | Fraction]
-_Made = tuple[str, Callable[[], _Ends]]
-"""The name of a method, and what makes the ends of its interval: positions."""
-
-_UNNAMED = PartEstimate()
+_Asked = Callable[[Sample], Callable[[], _Ends]]
+_Method = tuple[str, _Asked]
+"""The name of a method, and what asks for the ends of its interval, positions, and returns what makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,178 +347,199 @@ def estimate(
     enrolled: int | None = None,
 ) -> Estimate:
     """The mean and its error bars of at least one report; this module's docstring specifies them."""
-    return ask(groups, units, confidence, Batches(), sampled=sampled, enrolled=enrolled)()
+    sample = Sample([group for group in groups if group.n])
+    (made,) = estimate_samples([sample], units, confidence, sampled=sampled, enrolled=enrolled)
+    return made
 
 
-def ask(
-    groups: Sequence[Group],
+def estimate_samples(
+    samples: Sequence[Sample],
     units: Units,
     confidence: float,
-    batches: Batches,
     *,
     sampled: bool = False,
     enrolled: int | None = None,
-) -> Callable[[], Estimate]:
-    """What makes the estimate, once those of all samples that share `batches` are asked for."""
-    sample = Sample(tuple(group for group in groups if group.n))
-    asked = intervals(sample, units, confidence, batches, sampled=sampled, enrolled=enrolled)
-    monitors = [batches.monitor.ask((group.channel, group.counts)) for group in sample.groups]
-
-    def make() -> Estimate:
-        part = around(sample, units, asked(), sampled=sampled, enrolled=enrolled)
-        return Estimate(sample.n, (part,), worst_verdict(one() for one in monitors))
-
-    return make
-
-
-def around(
-    sample: Sample,
-    units: Units,
-    made: IntervalSet,
-    *,
-    sampled: bool,
-    enrolled: int | None,
-    named: PartEstimate = _UNNAMED,
-) -> PartEstimate:
-    """Return the estimate that has these intervals, under the name of `named`."""
-    deviation, reach = sample.deviation(), max(channel.reach for channel, _ in sample.sizes)
-    stderr = {REPORTERS: deviation if sampled else sqrt(sample.noise[1] / sample.n), POPULATION: deviation}
-    plug_in = {
-        REPORTERS: sqrt(sample.without(0.0 if sampled else 1.0) / sample.n),
-        POPULATION: sqrt(sample.variance / sample.n),
-    }
-    if enrolled is not None:
-        answered = sample.n / enrolled
-        stderr[ENROLLED] = sqrt(answered * stderr[REPORTERS] ** 2 + (1 - answered) * stderr[POPULATION] ** 2)
-        plug_in[ENROLLED] = sqrt(sample.without(answered) / sample.n)
-    return replace(
-        named,
-        n=sample.n,
-        mean=units.value(sample.center),
-        stderr={target: units.length(error) for target, error in stderr.items()},
-        stderr_plug_in={target: units.length(error) for target, error in plug_in.items()},
-        intervals=made.intervals,
-        methods=made.methods,
-        worst_case_bias=worst_case_bias(sample.n, units.length(reach)),
-        failures=made.failures,
-    )
+) -> list[Estimate]:
+    """The estimates of several samples: their intervals are solved together."""
+    batches, questions, pending = Batches(), dict[Sizes, Question](), []
+    for sample in samples:
+        question = questions.get(sample.sizes)
+        if question is None:
+            question = Question(sample.sizes, units, confidence, batches, sampled=sampled, enrolled=enrolled)
+            questions[sample.sizes] = question
+        pending.append((question, sample, question.ask(sample)))
+    monitors = [[batches.monitor.ask(reports) for reports in sample.reports] for sample in samples]
+    return [
+        Estimate(sample.n, (question.part(sample, asked()),), worst_verdict(one() for one in monitor))
+        for (question, sample, asked), monitor in zip(pending, monitors, strict=True)
+    ]
 
 
-def intervals(
-    sample: Sample, units: Units, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
-) -> Callable[[], IntervalSet]:
-    """What makes the intervals of `estimate`, once those of all samples that share `batches` are asked for."""
-    center = sample.center
-    fixed = _fixed(sample, confidence, batches, sampled=sampled, enrolled=enrolled)
-    wanted = {make: partial(_around, units, center, make) for _, make in fixed.values()}  # of targets that share one
-    made: dict[str, tuple[str, Callable[[], Interval]]] = {
-        target: (name, wanted[make]) for target, (name, make) in fixed.items()
-    }
+class Question:
+    """What is known before a report is read: the same for all samples of one size, as in a sweep.
 
-    def watched(*, sampling: bool) -> Callable[[], Interval]:
-        reach = batches.band.ask((sample.sizes, confidence, sampling))
-        return lambda: units.interval_about(center, *reach())
+    First ask with all samples, then let all be answered: what the same batches are asked is solved together.
+    """
 
-    name = "chernoff-hoeffding-mixture"
-    if sampled:
-        made[ANYTIME] = f"{POPULATION}-{name}", watched(sampling=True)
-    else:
-        made[ANYTIME] = f"{REPORTERS}-chernoff-mixture", watched(sampling=False)
-        made[ANYTIME_POPULATION] = f"{POPULATION}-{name}", watched(sampling=True)
-    return partial(_made, made)
+    def __init__(
+        self,
+        sizes: Sizes,
+        units: Units,
+        confidence: float,
+        batches: Batches,
+        *,
+        sampled: bool = False,
+        enrolled: int | None = None,
+    ) -> None:
+        self._units, self._sampled, self._n = units, sampled, sum(size for _, size in sizes)
+        self._enrolled = enrolled if enrolled is not None and self._n <= enrolled else None
+        self._fixed = _fixed(sizes, confidence, batches, sampled=sampled, enrolled=self._enrolled)
+        name = "chernoff-hoeffding-mixture"
+        names = {ANYTIME: f"{REPORTERS}-chernoff-mixture", ANYTIME_POPULATION: f"{POPULATION}-{name}"}
+        self._watched = {ANYTIME: f"{POPULATION}-{name}"} if sampled else names
+        self._methods = {target: method for target, (method, _) in self._fixed.items()} | self._watched
+        self._reaches = {
+            target: batches.band.ask((sizes, confidence, sampled or target == ANYTIME_POPULATION))
+            for target in self._watched
+        }
+        self._arms: dict[str, Callable[[int], Interval]] = {}
+        self._bias = worst_case_bias(self._n, units.length(max(channel.reach for channel, _ in sizes)))
+        self._noise = sqrt(_noises(sizes)[1] / self._n)
+        moments = sum(size * channel.second_moment for channel, size in sizes)
+        self._deviation = None if is_normal(sizes, _USUAL) else sqrt(moments) / self._n
 
+    def ask(self, sample: Sample) -> Callable[[], IntervalSet]:
+        """What makes the intervals of a sample of this size."""
+        makers = {asked: asked(sample) for _, asked in self._fixed.values()}  # several targets may have one interval
+        return partial(self._made, sample, makers)
 
-def _made(made: dict[str, tuple[str, Callable[[], Interval]]]) -> IntervalSet:
-    failures: dict[str, str] = {}
-    found: dict[str, Interval] = {}
-    shared: dict[int, Interval] = {}  # several targets may have one interval
-    for target, (_, make) in made.items():
-        ends = shared.get(id(make)) or attempt(failures, target, make, are_finite)
-        if ends is not None:
-            found[target] = shared[id(make)] = ends
-    return IntervalSet(found, {target: made[target][0] for target in found}, failures)
+    def _made(self, sample: Sample, makers: Mapping[_Asked, Callable[[], _Ends]]) -> IntervalSet:
+        failures: dict[str, str] = {}
+        found: dict[str, Interval] = {}
+        shared: dict[_Asked, Interval] = {}
+        for target, (_, asked) in self._fixed.items():
+            ends = shared.get(asked) or attempt(
+                failures, target, partial(self._around, sample, makers[asked]), are_finite
+            )
+            if ends is not None:
+                found[target] = shared[asked] = ends
+        for target in self._watched:
+            ends = attempt(failures, target, partial(self._band, sample, target), are_finite)
+            if ends is not None:
+                found[target] = ends
+        methods = {target: self._methods[target] for target in found} if failures else self._methods
+        return IntervalSet(found, methods, failures)
 
+    def _around(self, sample: Sample, make: Callable[[], _Ends]) -> Interval:
+        return self._units.around(sample.center, *make())
 
-def _around(units: Units, center: Fraction, make: Callable[[], _Ends]) -> tuple[float, float]:
-    return units.around(center, *make())
+    def _band(self, sample: Sample, target: str) -> Interval:
+        center, under = sample.counted
+        arms = self._arms.get(target)
+        if arms is None:
+            arms = self._arms[target] = self._units.arms(under, *self._reaches[target]())
+        return arms(center)
+
+    def part(self, sample: Sample, made: IntervalSet, *, name: str = "", unit: str = "") -> PartEstimate:
+        """Return the estimate that has these intervals."""
+        n, length = self._n, self._units.length
+        spread = sqrt(sample.variance / n)
+        deviation = spread if self._deviation is None else self._deviation
+        stderr = {REPORTERS: deviation if self._sampled else self._noise, POPULATION: deviation}
+        plug_in = {REPORTERS: sqrt(sample.without(0.0 if self._sampled else 1.0) / n), POPULATION: spread}
+        if self._enrolled is not None:
+            answered = n / self._enrolled
+            stderr[ENROLLED] = sqrt(answered * stderr[REPORTERS] ** 2 + (1 - answered) * stderr[POPULATION] ** 2)
+            plug_in[ENROLLED] = sqrt(sample.without(answered) / n)
+        return PartEstimate(
+            name=name,
+            unit=unit,
+            n=n,
+            mean=self._units.value_of(*sample.counted),
+            stderr={target: length(error) for target, error in stderr.items()},
+            stderr_plug_in={target: length(error) for target, error in plug_in.items()},
+            intervals=made.intervals,
+            methods=made.methods,
+            worst_case_bias=self._bias,
+            failures=made.failures,
+        )
 
 
 def _fixed(
-    sample: Sample, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
-) -> dict[str, _Made]:
-    """Of each target the method for one look at n, and what makes the ends."""
-    coins = all(len(channel.used) == 2 for channel, _ in sample.sizes)  # noqa: PLR2004 - two outputs are a coin
-    several = len(sample.groups) > 1
-    if is_normal(sample.sizes, confidence) and (several or not coins or enrolled is not None):
-        t = batches.student.ask((sample.n - 1, confidence))
-        made = {POPULATION: _normal(sample, t, 0.0)}
-        made = {REPORTERS: made[POPULATION] if sampled else _normal(sample, t, 1.0), **made}
+    sizes: Sizes, confidence: float, batches: Batches, *, sampled: bool, enrolled: int | None
+) -> dict[str, _Method]:
+    """Of each target the method for one look at n."""
+    coins = all(len(channel.used) == 2 for channel, _ in sizes)  # noqa: PLR2004 - two outputs are a coin
+    several, n = len(sizes) > 1, sum(size for _, size in sizes)
+    if is_normal(sizes, confidence) and (several or not coins or enrolled is not None):
+        t = batches.student.ask((n - 1, confidence))
+        made = {POPULATION: _normal(sizes, t, 0.0)}
+        made = {REPORTERS: made[POPULATION] if sampled else _normal(sizes, t, 1.0), **made}
         if enrolled is not None:
-            made[ENROLLED] = _normal(sample, t, sample.n / enrolled, "-enrolled")
+            made[ENROLLED] = _normal(sizes, t, n / enrolled, "-enrolled")
         if several or not coins:
             return made
-        coin = _coin(sample.groups[0], confidence, batches)
+        coin = _coin(*sizes[0], confidence, batches)
         return made | {target: coin[target] for target in (REPORTERS, POPULATION)}
     if coins and not several:
-        made = _coin(sample.groups[0], confidence, batches)
+        made = _coin(*sizes[0], confidence, batches)
     elif coins:
-        made = dict.fromkeys(
-            (REPORTERS, POPULATION, ENROLLED), ("chernoff-berry-esseen", lambda: _tilted(sample, confidence))
-        )
+        tilted = "chernoff-berry-esseen", lambda sample: partial(_tilted, sample, confidence)
+        made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), tilted)
     else:
-        betting = batches.betting.ask((sample.reports, confidence))
-        made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), ("betting", betting))
+        betting = "betting", lambda sample: batches.betting.ask((sample.reports, confidence))
+        made = dict.fromkeys((REPORTERS, POPULATION, ENROLLED), betting)
         if not sampled:
-            made[REPORTERS] = _noise(sample, confidence, batches)
+            made[REPORTERS] = _noise(sizes, confidence, batches, betting)
     if enrolled is None:
         del made[ENROLLED]
     return made
 
 
-def _normal(sample: Sample, t: Callable[[], float], answered: float, suffix: str = "") -> _Made:
+def _normal(sizes: Sizes, t: Callable[[], float], answered: float, suffix: str = "") -> _Method:
     """Student's, where the spread of the values counts but for the share of the devices that answered."""
     suffix = suffix or "-capped" * (answered == 1)
-    variance = sample.without(answered)
+    if len(sizes) > 1:
+        return "student-t" + suffix, lambda sample: partial(_pooled, sample, t, answered)
+    ((channel, n),) = sizes
+    ends: list[Callable[[float, float], _Pair]] = []  # the same for all samples, once the quantile is known
 
-    def pooled() -> _Ends:
-        half = t() * sqrt(variance * sample.n)
-        longer = widened(np.array([half]), t(), sample.lattices(half, answered))
-        half_mean = Fraction(float(longer[0])) / sample.n
-        return sample.center - half_mean, sample.center + half_mean
+    def score(sample: Sample) -> _Ends:
+        if not ends:
+            ends.append(score_of(channel, n, t(), sampling=1 - answered))
+        return ends[0](float(sample.center), sample.without(answered))
 
-    def score() -> _Ends:
-        channel, center = sample.groups[0].channel, float(sample.center)
-        return score_ends(channel, sample.n, center, variance, t(), sampling=1 - answered)
-
-    return ("student-t" + suffix, pooled) if len(sample.groups) > 1 else ("student-score" + suffix, score)
+    return "student-score" + suffix, lambda sample: partial(score, sample)
 
 
-def _noise(sample: Sample, confidence: float, batches: Batches) -> _Made:
+def _pooled(sample: Sample, t: Callable[[], float], answered: float) -> _Ends:
+    half = t() * sqrt(sample.without(answered) * sample.n)
+    longer = widened(np.array([half]), t(), sample.lattices(half, answered))
+    half_mean = Fraction(float(longer[0])) / sample.n
+    return sample.center - half_mean, sample.center + half_mean
+
+
+def _noise(sizes: Sizes, confidence: float, batches: Batches, betting: _Method) -> _Method:
     """For the reporters where the mean is not normal: Chernoff's bound of the noise, betting, or both."""
-    which = rule(sample.sizes, confidence)
+    which = rule(sizes, confidence)
     if which == "betting":
-        return which, batches.betting.ask((sample.reports, confidence))
+        return betting
     if which == "chernoff":
-        return which, _chernoff(sample, batches.chernoff.ask((sample.sizes, confidence)))
-    return which, _inside(sample, batches.chernoff_betting.ask((sample.reports, confidence)))
+        noise = batches.chernoff.ask((sizes, confidence))
+        return which, lambda sample: partial(_chernoff, sample, noise)
+    limits = batches.chernoff_betting
+    return which, lambda sample: partial(_inside, sample, limits.ask((sample.reports, confidence)))
 
 
-def _chernoff(sample: Sample, noise: Callable[[], tuple[float, float]]) -> Callable[[], _Ends]:
-    def make() -> _Ends:
-        above, below = noise()
-        return sample.center - Fraction(above), sample.center + Fraction(below)
-
-    return make
+def _chernoff(sample: Sample, noise: Callable[[], _Pair]) -> _Ends:
+    above, below = noise()
+    return sample.center - Fraction(above), sample.center + Fraction(below)
 
 
-def _inside(sample: Sample, limits: Callable[[], tuple[float, float]]) -> Callable[[], _Ends]:
+def _inside(sample: Sample, limits: Callable[[], _Pair]) -> _Ends:
     """The limits, on either side of the estimate whatever is rounded."""
-
-    def make() -> _Ends:
-        (low, high), center = limits(), sample.center
-        return min(center, Fraction(low)), max(center, Fraction(high))
-
-    return make
+    (low, high), center = limits(), sample.center
+    return min(center, Fraction(low)), max(center, Fraction(high))
 
 
 def _tilted(sample: Sample, confidence: float) -> _Ends:
@@ -525,21 +547,20 @@ def _tilted(sample: Sample, confidence: float) -> _Ends:
     return float(low[0, 0]), float(high[0, 0])
 
 
-def _coin(group: Group, confidence: float, batches: Batches) -> dict[str, _Made]:
+def _coin(channel: FiniteChannel, n: int, confidence: float, batches: Batches) -> dict[str, _Method]:
     """Clopper and Pearson's limits: apart from the count by at least one report, or for the population as they are."""
-    high = group.channel.used[1]
-    p = (group.channel.rows[0][high], group.channel.rows[-1][high])
-    n, k = group.n, group.counts[high]
-    share = batches.clopper_pearson.ask((n, k, confidence))
+    high = channel.used[1]
+    p = (channel.rows[0][high], channel.rows[-1][high])
 
-    def exact() -> _Ends:
+    def ends(share: Callable[[], _Pair], k: int, apart: int) -> _Ends:
         least, most = map(Fraction, share())
+        if apart:
+            least, most = min(least, Fraction(k - apart, n)), max(most, Fraction(k + apart, n))
         return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
 
-    def apart() -> _Ends:
-        least, most = map(Fraction, share())
-        least, most = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
-        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+    def ask(sample: Sample, apart: int) -> Callable[[], _Ends]:
+        k = sample.groups[0].counts[high]
+        return partial(ends, batches.clopper_pearson.ask((n, k, confidence)), k, apart)
 
-    hoeffding = "clopper-pearson-hoeffding", apart
-    return {REPORTERS: hoeffding, POPULATION: ("clopper-pearson", exact), ENROLLED: hoeffding}
+    hoeffding = "clopper-pearson-hoeffding", partial(ask, apart=1)
+    return {REPORTERS: hoeffding, POPULATION: ("clopper-pearson", partial(ask, apart=0)), ENROLLED: hoeffding}

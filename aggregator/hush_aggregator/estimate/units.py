@@ -1,5 +1,6 @@
 """Units: positions on the unit interval as numbers of a domain, exactly until the last moment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -45,9 +46,10 @@ class Units:
 
     def value(self, position: Fraction, parts: int = 1) -> float:
         """The number at a position, counted in `parts` of the range; not clipped."""
-        return self._at(position.numerator, position.denominator * parts)
+        return self.value_of(position.numerator, position.denominator * parts)
 
-    def _at(self, over: int, under: int) -> float:
+    def value_of(self, over: int, under: int) -> float:
+        """The number at the position over/under."""
         lower, width, unit, _, _ = self._whole
         return _quotient(lower * under + over * width, unit * under)
 
@@ -79,15 +81,36 @@ class Units:
             low = Fraction(low) - (center - 1)
         return self.interval(low, high)
 
-    def interval_about(self, center: Fraction, below: float, above: float, parts: int = 1) -> tuple[float, float]:
-        """`around` from `center - below` to `center + above`, all three counted in `parts` of the range; exact."""
-        over, under = center.numerator, center.denominator * parts
-        (less, of_less), (more, of_more) = below.as_integer_ratio(), above.as_integer_ratio()
-        low, high = min(over, under), max(over, 0)  # of an estimate outside the range, the nearer bound for one end
-        return (
-            self._clipped((low * of_less - less * center.denominator, under * of_less), -1),
-            self._clipped((high * of_more + more * center.denominator, under * of_more), 1),
-        )
+    def arms(self, under: int, below: float, above: float, parts: int = 1) -> Callable[[int], tuple[float, float]]:
+        """What makes `around` from center - below to center + above of many centers, exactly.
+
+        Lengths are counted in `parts` of the range, and a center as a multiple of 1/`under` of that.
+        """
+        low, high = self._end(under, below, parts, -1), self._end(under, above, parts, 1)
+        last = under * parts
+
+        def interval(center: int) -> tuple[float, float]:  # of one outside the range, the nearer bound for one end
+            return low(min(last, center)), high(max(0, center))
+
+        return interval
+
+    def _end(self, under: int, length: float, parts: int, side: int) -> Callable[[int], float]:
+        """What makes `_clipped` of center + side·length."""
+        lower, width, unit, rounded, of = self._whole
+        more, of_more = length.as_integer_ratio()
+        last = under * parts * of_more * of
+        times, moved = of_more * of, side * (more * under * of + rounded * under * parts * of_more)
+        least, most = to_float(self.lower), to_float(self.upper)
+        scale, shift, whole = times * width, moved * width + lower * last, unit * last
+        first, beyond = -moved, last - moved
+
+        def end(center: int) -> float:
+            at = center * times
+            if at <= first:
+                return least
+            return most if at >= beyond else _quotient(center * scale + shift, whole)
+
+        return end
 
     def _clipped(self, position: tuple[int, int], side: int) -> float:
         """The number at a position, a ratio, moved by the rounding to one side."""
@@ -96,7 +119,7 @@ class Units:
         over, under = over * of + side * rounded * under, under * of
         if over <= 0:
             return to_float(self.lower)
-        return to_float(self.upper) if over >= under else self._at(over, under)
+        return to_float(self.upper) if over >= under else self.value_of(over, under)
 
 
 def around(

@@ -18,7 +18,7 @@ The interval is approximate. The tail of a mean of n reports of skewness up to g
 factor 1 + O(gamma·z^3/sqrt(n)), and gamma is at most reach/sqrt(V): so `enough` grows as z^6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
@@ -38,33 +38,41 @@ def enough(confidence: float) -> float:
     return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
 
 
-def score_ends(
-    channel: FiniteChannel, n: int, center: float, variance: float, t: float, *, sampling: float
-) -> tuple[float, float]:
-    """All means that their distance from `center` does not refuse.
+def score_of(
+    channel: FiniteChannel, n: int, t: float, *, sampling: float
+) -> Callable[[float, float], tuple[float, float]]:
+    """What gives all means that their distance from the mean of the reports does not refuse.
+
+    It takes that mean, and the sample variance; for the noise alone, an estimate of its variance.
 
     Args:
         channel: of the reports.
         n: reports, at least 2.
-        center: their mean.
-        variance: their sample variance; for the noise alone, an estimate of its variance.
         t: Student's quantile of n - 1 degrees of freedom.
         sampling: by how much the spread of the values counts: 1 for the population, 0 for those who reported.
     """
-    half = t * sqrt(max(variance, channel.variances[0]) / n)  # some length also where no mean inside is kept
-    low, high = center - half, center + half
-    k, hull = t**2 / n, _hull(channel, sampling)
-    for (x0, y0), (x1, y1) in pairwise(hull):
+    k, least = t**2 / n, channel.variances[0]
+    square, pieces = 1 + k * sampling, []
+    for (x0, y0), (x1, y1) in pairwise(_hull(channel, sampling)):
         slope = (y1 - y0) / (x1 - x0)
-        # (center - mu)^2 ≤ k·(y0 + slope·(mu - x0) - sampling·mu^2)
-        square, middle = 1 + k * sampling, center + k * slope / 2
-        inside = middle**2 - square * (center**2 - k * (y0 - slope * x0))
-        if inside < 0:
-            continue
-        first, last = (middle - sqrt(inside)) / square, (middle + sqrt(inside)) / square
-        if first <= x1 and last >= x0:
-            low, high = min(low, max(first, x0)), max(high, min(last, x1))
-    return low, high
+        pieces.append((x0, x1, k * slope / 2, k * (y0 - slope * x0)))
+
+    def ends(center: float, variance: float) -> tuple[float, float]:
+        half = t * sqrt(max(variance, least) / n)  # some length also where no mean inside is kept
+        low, high, squared = center - half, center + half, center**2
+        for x0, x1, shift, spread in pieces:
+            # (center - mu)^2 ≤ k·(y0 + slope·(mu - x0) - sampling·mu^2)
+            middle = center + shift
+            inside = middle**2 - square * (squared - spread)
+            if inside < 0:
+                continue
+            root = sqrt(inside)
+            first, last = (middle - root) / square, (middle + root) / square
+            if first <= x1 and last >= x0:
+                low, high = min(low, max(first, x0)), max(high, min(last, x1))
+        return low, high
+
+    return ends
 
 
 @lru_cache(maxsize=256)

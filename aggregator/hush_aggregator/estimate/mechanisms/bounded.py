@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import bounded_mean
+from hush_aggregator.estimate.bounded_mean import Sample, estimate_samples, groups_of
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import Assumed, FiniteChannel, finite, worst_counts
+from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
@@ -35,26 +35,18 @@ def possible(_: Mechanism, tally: Tally) -> bool:
 
 def estimate(parts: Sequence[tuple[Mechanism, Tally]], request: EstimateRequest) -> Estimate:
     """The mean, from how often each output came."""
-    groups = _groups([finite(part) for part, _ in parts], parts)
-    units, enrolled = Units.of_domain(request.domain), request.enrolled_of(parts)
-    return bounded_mean.estimate(groups, units, request.confidence, enrolled=enrolled)
+    (made,) = estimate_many([parts], request)
+    return made
 
 
 def estimate_many(samples: Sequence[Sequence[tuple[Mechanism, Tally]]], request: EstimateRequest) -> list[Estimate]:
     """The same of several tallies, whose intervals are solved together."""
-    units, batches = Units.of_domain(request.domain), bounded_mean.Batches()
-    channels = [finite(part) for part, _ in samples[0]]
-    pending = [
-        bounded_mean.ask(
-            _groups(channels, parts), units, request.confidence, batches, enrolled=request.enrolled_of(parts)
-        )
-        for parts in samples
+    columns = [
+        groups_of(finite(mechanism), [parts[offer][1].moments for parts in samples])
+        for offer, (mechanism, _) in enumerate(samples[0])
     ]
-    return [made() for made in pending]
-
-
-def _groups(channels: Sequence[FiniteChannel], parts: Sequence[tuple[Mechanism, Tally]]) -> list[bounded_mean.Group]:
-    return [bounded_mean.Group(channel, tally.moments) for channel, (_, tally) in zip(channels, parts, strict=True)]
+    found = [Sample([group for group in groups if group.n]) for groups in zip(*columns, strict=True)]
+    return estimate_samples(found, Units.of_domain(request.domain), request.confidence, enrolled=request.enrolled)
 
 
 def worst(mechanism: Mechanism, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:

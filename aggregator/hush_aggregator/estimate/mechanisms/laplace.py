@@ -3,11 +3,11 @@
 These are Σ of k moved into [-t, m + t], and how many were moved, t = `threshold(mechanism, r)`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from math import ceil, exp, isfinite, log, sinh, sqrt
+from functools import cached_property, lru_cache, partial
+from math import ceil, exp, isfinite, lcm, log, sinh, sqrt
 from operator import ne
 
 import numpy as np
@@ -56,6 +56,9 @@ def rung(n: int) -> int:
 
 
 Part = tuple[Laplace, Tally]
+_Sizes = tuple[tuple[Laplace, int], ...]
+"""Under each epsilon how many reports there are, at least one."""
+
 _Half = tuple[float, str]
 """A half-width in steps, and how it was made."""
 
@@ -66,28 +69,28 @@ _FASTEST = 0.95
 class _Mean:
     """A mean of reports: those of group c, n_c ≥ 1 of them, weigh w_c/n_c each, Σ w_c = 1."""
 
-    parts: Sequence[Part]
+    sizes: _Sizes
     weights: Sequence[Fraction]
 
     @cached_property
-    def center(self) -> Fraction:
-        """In steps."""
-        if len(self.parts) == 1:
-            ((_, tally),) = self.parts
-            return Fraction(tally.moments[0], tally.n)
-        means = (Fraction(tally.moments[0], tally.n) for _, tally in self.parts)
-        return sum((w * mean for w, mean in zip(self.weights, means, strict=True)), Fraction(0))
+    def counted(self) -> tuple[int, tuple[int, ...]]:
+        """What the center is counted in, a share of a step; and how often each sum of reports counts."""
+        each = [weight / n for weight, (_, n) in zip(self.weights, self.sizes, strict=True)]
+        unit = lcm(*(share.denominator for share in each))
+        return unit, tuple(int(share * unit) for share in each)
+
+    def center(self, tallies: Sequence[Tally]) -> int:
+        """The mean, exactly."""
+        return sum(tally.moments[0] * times for tally, times in zip(tallies, self.counted[1], strict=True))
 
     @cached_property
     def shares(self) -> list[float]:
-        if len(self.parts) == 1:
-            return [1 / self.parts[0][1].n]
-        return [float(weight / tally.n) for weight, (_, tally) in zip(self.weights, self.parts, strict=True)]
+        return [float(weight / n) for weight, (_, n) in zip(self.weights, self.sizes, strict=True)]
 
     @cached_property
     def scales(self) -> Scales:
         """Of the noise in it, in steps."""
-        return tuple((sqrt(m.variance / 2) * a, t.n) for a, (m, t) in zip(self.shares, self.parts, strict=True))
+        return tuple((sqrt(m.variance / 2) * a, n) for a, (m, n) in zip(self.shares, self.sizes, strict=True))
 
     @cached_property
     def noise(self) -> float:
@@ -97,129 +100,201 @@ class _Mean:
     @cached_property
     def values(self) -> float:
         """Largest variance of the values in it, were they independent; in squares of the range."""
-        return sum(a**2 * tally.n for a, (_, tally) in zip(self.shares, self.parts, strict=True)) / 4
+        return sum(a**2 * n for a, (_, n) in zip(self.shares, self.sizes, strict=True)) / 4
 
 
 def estimate_mean(
     parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None = None
 ) -> Estimate:
     """The mean and its error bars; this module's docstring specifies them."""
-    several = len(parts) > 1
-    parts = [part for part in parts if part[1].n]
-    n, steps, units = sum(tally.n for _, tally in parts), parts[0][0].steps, Units.of(domain)
-    plain = _Mean(parts, [Fraction(tally.n, n) for _, tally in parts])
-    people = _Mean(parts, _pooling_weights(parts)) if several else plain
-    sizes = tuple((mechanism, tally.n) for mechanism, tally in parts)
-    many = is_many(sizes, confidence)
-    reach = float(Fraction(steps + max(mechanism.window for mechanism, _ in parts), steps))
-    spreads = {REPORTERS: plain.noise, POPULATION: _population_variance(people, many=many)}
-    makers: dict[str, tuple[_Mean, Callable[[], _Half]]] = {
-        REPORTERS: (plain, lambda: _reporters(plain, confidence, several=several)),
-        POPULATION: (people, lambda: _population(people, confidence, many=many, several=several)),
-        ANYTIME: (plain, lambda: (_band(sizes, confidence, values=0) / n, f"{REPORTERS}-laplace-mixture")),
-        ANYTIME_POPULATION: (
-            plain,
-            lambda: (_band(sizes, confidence, values=steps) / n, f"{POPULATION}-laplace-hoeffding-mixture"),
-        ),
-    }
-    if enrolled is not None and enrolled >= n:
-        spreads[ENROLLED] = _enrolled_variance(plain, enrolled, many=many)
-        makers[ENROLLED] = (plain, lambda: _enrolled(plain, enrolled, confidence, many=many))
-    failures: dict[str, str] = {}
-    found: dict[str, Interval] = {}
-    methods: dict[str, str] = {}
-    for target, (mean, make) in makers.items():
-        made = attempt(failures, target, make, lambda made: isfinite(made[0]))
-        if made is not None:
-            half, methods[target] = made
-            found[target] = units.interval_about(mean.center, half, half, steps)
-    part = PartEstimate(
-        n=n,
-        mean=units.value(plain.center, steps),
-        stderr={target: units.length(sqrt(variance), steps) for target, variance in spreads.items()},
-        worst_case_bias=_bias(n, reach, units),
-        intervals=found,
-        methods=methods,
-        failures=failures,
-    )
-    pooled = _about(people, units) if several else None
-    return Estimate(n, (part,), _monitor(parts), _winsorised(parts, units), pooled)
+    return _question(parts, domain, confidence, enrolled).estimate(parts)
 
 
-def _pooling_weights(parts: Sequence[Part]) -> list[Fraction]:
-    raw = [tally.n / (mechanism.variance + mechanism.steps**2 / 12) for mechanism, tally in parts]
+def _question(parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None) -> "_Question":
+    sizes = tuple((mechanism, tally.n) for mechanism, tally in parts if tally.n)
+    return _Question(sizes, domain, confidence, enrolled, several=len(parts) > 1)
+
+
+class _Question:
+    """What is known before a report is read: the same for all samples of one size, as in a sweep.
+
+    That is all but the center, and the length of the intervals that are made with a sample variance.
+    """
+
+    def __init__(
+        self, sizes: _Sizes, domain: NumberDomain, confidence: float, enrolled: int | None, *, several: bool
+    ) -> None:
+        self._sizes, self._steps, self._units = sizes, sizes[0][0].steps, Units.of(domain)
+        self._n = n = sum(size for _, size in sizes)
+        self._enrolled = enrolled if enrolled is not None and enrolled >= n else None
+        self._several = several  # epsilons that were offered
+        self._plain = _Mean(sizes, [Fraction(size, n) for _, size in sizes])
+        self._people = _Mean(sizes, _pooling_weights(sizes)) if self._several else self._plain
+        self._many = is_many(sizes, confidence)
+        reach = float(Fraction(self._steps + max(mechanism.window for mechanism, _ in sizes), self._steps))
+        self._bias = {lies: self._units.length(share) for lies, share in worst_case_bias(n, reach).items()}
+        self._rung, *self._winsorising = self._winsorised()
+        self._stderr = {target: self._length(sqrt(spread)) for target, spread in self._spreads().items()}
+        self._failures: dict[str, str] = {}
+        self._methods: dict[str, str] = {}
+        self._quantiles: dict[str, float] = {}
+        self._around: dict[str, Callable[[int], Interval]] = {}
+        for target, make in self._makers(confidence).items():
+            made = attempt(self._failures, target, make, lambda made: isfinite(made[0]))
+            if made is not None:
+                half, self._methods[target] = made
+                if self._many and target in (POPULATION, ENROLLED):
+                    self._quantiles[target] = half
+                else:
+                    self._around[target] = self._arms(target, half)
+
+    def _mean(self, target: str) -> _Mean:
+        return self._people if target == POPULATION else self._plain
+
+    def _arms(self, target: str, half: float) -> Callable[[int], Interval]:
+        return self._units.arms(self._mean(target).counted[0], half, half, self._steps)
+
+    def _length(self, steps: float) -> float:
+        return self._units.length(steps, self._steps)
+
+    def _makers(self, confidence: float) -> dict[str, Callable[[], _Half]]:
+        """Of each target half of the interval; where that needs a sample variance, Student's quantile."""
+        n, names = self._n, (f"{REPORTERS}-laplace-mixture", f"{POPULATION}-laplace-hoeffding-mixture")
+        makers: dict[str, Callable[[], _Half]] = {
+            REPORTERS: lambda: self._reporters(confidence),
+            POPULATION: lambda: self._population(confidence),
+            ANYTIME: lambda: (_band(self._sizes, confidence, values=0) / n, names[0]),
+            ANYTIME_POPULATION: lambda: (_band(self._sizes, confidence, values=self._steps) / n, names[1]),
+        }
+        if self._enrolled is not None:
+            makers[ENROLLED] = partial(self._of_enrolled, self._enrolled, confidence)
+        return makers
+
+    def _reporters(self, confidence: float) -> _Half:
+        how = "laplace-mixed-exact" if self._several else "laplace-exact"
+        return mixed_laplace_quantile(self._plain.scales, confidence), how
+
+    def _population(self, confidence: float) -> _Half:
+        mean, steps = self._people, self._steps
+        if self._many:
+            quantile = student_quantile(min(n for _, n in self._sizes) - 1, confidence)
+            return quantile, "pooled-student-t" if self._several else "student-t"
+        spread = mean.values * steps**2
+        half, how = noise_and_sampling(mean.scales, (spread, spread), max(mean.shares) * steps, confidence)
+        return half, f"{'pooled' if self._several else 'laplace'}-{how}"
+
+    def _of_enrolled(self, enrolled: int, confidence: float) -> _Half:
+        if self._many:
+            return student_quantile(self._n - 1, confidence), "finite-student-t"
+        proxy, variance = (self._steps**2 * spread for spread in finite_spread(self._n, enrolled))
+        half, how = noise_and_sampling(self._plain.scales, (proxy, variance), self._steps / self._n, confidence)
+        return half, "laplace-serfling" if how == HOEFFDING else f"finite-{how}"
+
+    def _spreads(self) -> dict[str, float]:
+        """Of each target the variance of the estimate, unless it is that of the sample."""
+        found = {REPORTERS: self._plain.noise}
+        if not self._many:
+            found[POPULATION] = self._people.noise + self._people.values * self._steps**2
+            if self._enrolled is not None:
+                found[ENROLLED] = self._plain.noise + finite_spread(self._n, self._enrolled)[1] * self._steps**2
+        return found
+
+    def _sample_spreads(self, tallies: Sequence[Tally]) -> dict[str, float]:
+        """The others."""
+        if not self._many:
+            return {}
+        columns = zip(self._people.shares, self._sizes, tallies, strict=True)
+        found = {
+            POPULATION: sum(
+                share**2 * n * max(_sample_variance([tally]), mechanism.variance)
+                for share, (mechanism, n), tally in columns
+            )
+        }
+        if self._enrolled is not None:
+            noise, answered = self._plain.noise, self._n / self._enrolled
+            seen = max(_sample_variance(tallies) / self._n, noise)
+            found[ENROLLED] = seen * (1 - answered) + noise * self._n / self._enrolled
+        return found
+
+    def _winsorised(self) -> tuple[int, float, float]:
+        """The rung of the winsorised mean, how far a report counts, and what honest noise loses."""
+        step, loss, reach = rung(self._n), 0.0, 0
+        for mechanism, n in self._sizes:
+            h, beyond = float(1 / mechanism.scale), threshold(mechanism, step)
+            loss += n / self._n * exp(-beyond * h) / (2 * sinh(h))
+            reach = max(reach, beyond)
+        return step, self._length(reach), self._length(loss)
+
+    def estimate(self, parts: Sequence[Part]) -> Estimate:
+        """The estimate of a sample of this size."""
+        tallies = [tally for _, tally in parts if tally.n]
+        spreads, failures = self._sample_spreads(tallies), dict(self._failures)
+        center = self._plain.center(tallies)
+        pooled = self._people.center(tallies) if self._several else center
+        found: dict[str, Interval] = {}
+        for target in self._methods:
+            make = self._around.get(target)
+            if make is None:
+                half = attempt(failures, target, partial(self._student, target, spreads), isfinite)
+                if half is None:
+                    continue
+                make = self._arms(target, half)
+            found[target] = make(pooled if target == POPULATION else center)
+        part = PartEstimate(
+            n=self._n,
+            mean=self._value(center, self._plain),
+            stderr=self._stderr | {target: self._length(sqrt(spread)) for target, spread in spreads.items()},
+            worst_case_bias=self._bias,
+            intervals=found,
+            methods={target: self._methods[target] for target in found},
+            failures=failures,
+        )
+        about = self._about(pooled) if self._several else None
+        return Estimate(self._n, (part,), self._monitor(tallies), self._moved(tallies), about)
+
+    def _student(self, target: str, spreads: Mapping[str, float]) -> float:
+        return self._quantiles[target] * sqrt(spreads[target])
+
+    def _value(self, center: int, mean: _Mean) -> float:
+        return self._units.value_of(center, mean.counted[0] * self._steps)
+
+    def _about(self, pooled: int) -> PooledMean:
+        named = zip(self._people.weights, self._sizes, strict=True)
+        return PooledMean(
+            mean=self._value(pooled, self._people),
+            weights={decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
+            assumes="the choice of an epsilon is unrelated to the value",
+        )
+
+    def _monitor(self, tallies: Sequence[Tally]) -> str | None:
+        return worst_verdict(
+            variance_monitor(n, _sample_variance([tally]), mechanism.variance, self._steps)
+            for (mechanism, n), tally in zip(self._sizes, tallies, strict=True)
+            if n > 1
+        )
+
+    def _moved(self, tallies: Sequence[Tally]) -> WinsorisedMean:
+        """The mean with reports moved to at most ln n noise scales beyond the grid; how many; what that costs."""
+        at = 2 * self._rung
+        total, touched = sum(tally.moments[at] for tally in tallies), sum(tally.moments[at + 1] for tally in tallies)
+        return WinsorisedMean(self._units.value_of(total, self._n * self._steps), touched, *self._winsorising)
+
+
+def _pooling_weights(sizes: _Sizes) -> list[Fraction]:
+    raw = [n / (mechanism.variance + mechanism.steps**2 / 12) for mechanism, n in sizes]
     weights = [Fraction(weight / sum(raw)) for weight in raw]
     return [weight / sum(weights) for weight in weights]  # exactly 1 in sum: else the mean is biased
 
 
-def _about(pooled: _Mean, units: Units) -> PooledMean:
-    named = zip(pooled.weights, pooled.parts, strict=True)
-    return PooledMean(
-        mean=units.value(pooled.center, pooled.parts[0][0].steps),
-        weights={decimal_text(mechanism.epsilon): float(weight) for weight, (mechanism, _) in named},
-        assumes="the choice of an epsilon is unrelated to the value",
-    )
-
-
-def _reporters(mean: _Mean, confidence: float, *, several: bool) -> _Half:
-    return mixed_laplace_quantile(mean.scales, confidence), "laplace-mixed-exact" if several else "laplace-exact"
-
-
-def _population(mean: _Mean, confidence: float, *, many: bool, several: bool) -> _Half:
-    if many:
-        freedom = min(tally.n for _, tally in mean.parts) - 1
-        half = student_quantile(freedom, confidence) * sqrt(_population_variance(mean, many=True))
-        return half, "pooled-student-t" if several else "student-t"
-    steps = mean.parts[0][0].steps
-    spread = mean.values * steps**2
-    half, how = noise_and_sampling(mean.scales, (spread, spread), max(mean.shares) * steps, confidence)
-    return half, f"{'pooled' if several else 'laplace'}-{how}"
-
-
-def _population_variance(mean: _Mean, *, many: bool) -> float:
-    if not many:
-        return mean.noise + mean.values * mean.parts[0][0].steps ** 2
-    return sum(
-        share**2 * tally.n * max(_sample_variance([tally]), mechanism.variance)
-        for share, (mechanism, tally) in zip(mean.shares, mean.parts, strict=True)
-    )
-
-
-def _enrolled(mean: _Mean, enrolled: int, confidence: float, *, many: bool) -> _Half:
-    n, steps = sum(tally.n for _, tally in mean.parts), mean.parts[0][0].steps
-    if many:
-        half = student_quantile(n - 1, confidence) * sqrt(_enrolled_variance(mean, enrolled, many=True))
-        return half, "finite-student-t"
-    proxy, variance = (steps**2 * spread for spread in finite_spread(n, enrolled))
-    half, how = noise_and_sampling(mean.scales, (proxy, variance), steps / n, confidence)
-    return half, "laplace-serfling" if how == HOEFFDING else f"finite-{how}"
-
-
-def _enrolled_variance(mean: _Mean, enrolled: int, *, many: bool) -> float:
-    n = sum(tally.n for _, tally in mean.parts)
-    if not many:
-        return mean.noise + finite_spread(n, enrolled)[1] * mean.parts[0][0].steps ** 2
-    seen = max(_sample_variance([tally for _, tally in mean.parts]) / n, mean.noise)
-    return seen * (1 - n / enrolled) + mean.noise * n / enrolled
-
-
-@lru_cache(maxsize=64)
-def _bias(n: int, reach: float, units: Units) -> dict[str, float]:
-    return {lies: units.length(share) for lies, share in worst_case_bias(n, reach).items()}
-
-
 def _sample_variance(tallies: Sequence[Tally]) -> float:
-    n, total, squares = (sum(column) for column in zip(*((t.n, *t.moments[:2]) for t in tallies), strict=True))
-    return _variance_of(n, total, squares)
-
-
-@lru_cache(maxsize=64)  # the monitor and the intervals ask for the same one
-def _variance_of(n: int, total: int, squares: int) -> float:
-    return (n * squares - total**2) / (n * (n - 1))  # of integers: rounded once, as a fraction is
+    n, total, squares = 0, 0, 0
+    for tally in tallies:
+        n, total, squares = n + tally.n, total + tally.moments[0], squares + tally.moments[1]
+    return (n * squares - total * total) / (n * (n - 1))  # of integers: rounded once, as a fraction is
 
 
 @lru_cache(maxsize=64)
-def _band(sizes: tuple[tuple[Laplace, int], ...], confidence: float, *, values: int) -> float:
+def _band(sizes: _Sizes, confidence: float, *, values: int) -> float:
     """How far the sum of noise, and of values in a range of `values` less their mean, stays from 0 at all times."""
     unit = float(max(mechanism.scale for mechanism, _ in sizes))
     rates = _FASTEST * RATES  # in units of 1/scale of the least epsilon
@@ -229,33 +304,6 @@ def _band(sizes: tuple[tuple[Laplace, int], ...], confidence: float, *, values: 
         ratio = np.sinh(rates / unit / 2) / sinh(h / 2)
         exponents = exponents - n * np.log1p(-(ratio**2))
     return symmetric_mixture_deviation(rates, exponents, confidence) * unit
-
-
-def _monitor(parts: Sequence[Part]) -> str | None:
-    return worst_verdict(
-        variance_monitor(tally.n, _sample_variance([tally]), mechanism.variance, mechanism.steps)
-        for mechanism, tally in parts
-        if tally.n > 1
-    )
-
-
-def _winsorised(parts: Sequence[Part], units: Units) -> WinsorisedMean:
-    """The mean with reports moved to at most ln n noise scales beyond the grid; how many; what honest noise loses."""
-    n, steps = sum(tally.n for _, tally in parts), parts[0][0].steps
-    step = rung(n)
-    total, touched, loss, reach = 0, 0, 0.0, 0
-    for mechanism, tally in parts:
-        h, beyond = float(1 / mechanism.scale), threshold(mechanism, step)
-        total += tally.moments[2 * step]
-        touched += tally.moments[2 * step + 1]
-        loss += tally.n / n * exp(-beyond * h) / (2 * sinh(h))
-        reach = max(reach, beyond)
-    return WinsorisedMean(
-        mean=units.value(Fraction(total), n * steps),
-        touched=touched,
-        threshold=units.length(reach, steps),
-        bias_bound=units.length(loss, steps),
-    )
 
 
 _SAFE = 1 << 62
@@ -275,6 +323,19 @@ def possible(_: Laplace, tally: Tally) -> bool:
 def estimate(parts: Sequence[tuple[Laplace, Tally]], request: EstimateRequest) -> Estimate:
     (number,) = request.domain.numbers
     return estimate_mean(parts, number, request.confidence, request.enrolled_of(parts))
+
+
+def estimate_many(samples: Sequence[Sequence[tuple[Laplace, Tally]]], request: EstimateRequest) -> list[Estimate]:
+    """The same of several tallies, of which those of one size share a question."""
+    (number,) = request.domain.numbers
+    asked: dict[tuple[int, ...], _Question] = {}
+    found = []
+    for parts in samples:
+        each = tuple(tally.n for _, tally in parts)
+        if each not in asked:
+            asked[each] = _question(parts, number, request.confidence, request.enrolled_of(parts))
+        found.append(asked[each].estimate(parts))
+    return found
 
 
 def said(_: Laplace, domain: NumberDomain, bodies: NDArray[np.int64], __: int) -> NDArray[np.float64]:

@@ -1,12 +1,12 @@
 """`vector`: for each coordinate how often each level was reported."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.bounded_mean import Batches, Group, Sample, around, intervals
+from hush_aggregator.estimate.bounded_mean import Batches, Group, IntervalSet, Question, Sample
 from hush_aggregator.estimate.diagnostics import worst_case_bias, worst_verdict
 from hush_aggregator.estimate.estimates import Estimate, PartEstimate
 from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
@@ -14,8 +14,10 @@ from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.domain import Domain, VectorDomain
+from hush_common.domain import Domain, DomainPart, VectorDomain
 from hush_common.mechanisms import Vector
+
+_Asked = tuple[Question, Callable[[], IntervalSet]]
 
 
 def estimate_coordinates(
@@ -28,34 +30,37 @@ def estimate_coordinates(
     joint = max(joint, confidence)  # rounding makes 0 of a tiny one
     sampled = parts[0][0].sampled < parts[0][0].coordinates
     reach = max(finite(mechanism.part).reach for mechanism, _ in parts)
-    batches, pending = Batches(), []
+    batches = Batches()
+    pending: list[tuple[DomainPart, Units, Sample | None, list[_Asked]]] = []
     for place, (coordinate, number) in enumerate(zip(domain.parts, domain.numbers, strict=True)):
         groups = [_group(mechanism, tally, place) for mechanism, tally in parts]
-        sample, units = Sample(tuple(group for group in groups if group.n)), Units.of(number)
-        made = [
-            intervals(sample, units, one, batches, sampled=sampled, enrolled=enrolled)
-            for one in (confidence, joint)
-            if sample.groups
-        ]
-        pending.append((coordinate, sample, units, made))
-    found, monitors = [], []
-    for coordinate, sample, units, made in pending:
-        named = PartEstimate(name=coordinate.name, unit=coordinate.unit)
-        if not made:
-            found.append(named)
+        groups, units = [group for group in groups if group.n], Units.of(number)
+        if not groups:
+            pending.append((coordinate, units, None, []))
             continue
-        alone, jointly = (make() for make in made)
-        one = around(sample, units, alone, sampled=sampled, enrolled=enrolled, named=named)
+        sample = Sample(groups)
+        both = [
+            Question(sample.sizes, units, one, batches, sampled=sampled, enrolled=enrolled)
+            for one in (confidence, joint)
+        ]
+        pending.append((coordinate, units, sample, [(question, question.ask(sample)) for question in both]))
+    found, monitors = [], []
+    for coordinate, units, seen, asked in pending:
+        if seen is None:
+            found.append(PartEstimate(name=coordinate.name, unit=coordinate.unit))
+            continue
+        alone, jointly = (make() for _, make in asked)
+        one = asked[0][0].part(seen, alone, name=coordinate.name, unit=coordinate.unit)
         found.append(
             replace(
                 one,
                 joint_intervals=jointly.intervals,
                 joint_methods=jointly.methods,
-                worst_case_bias=worst_case_bias(sample.n, units.length(reach), of=n),
+                worst_case_bias=worst_case_bias(seen.n, units.length(reach), of=n),
                 failures={**one.failures, **{f"joint_{name}": why for name, why in jointly.failures.items()}},
             )
         )
-        monitors.append(sample.monitor)
+        monitors.append(seen.monitor)
     return Estimate(n, tuple(found), worst_verdict(monitors))
 
 
