@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -71,6 +72,7 @@ CellState = Literal["made", "missing", "damaged", "of another key"]
 """Of a cell; "of another key" if its file has other inputs."""
 
 
+@cache
 def versions_here() -> CellVersions:
     """Return the versions of this process."""
     return CellVersions(hush=version("hush-ldp"), numpy=np.__version__)

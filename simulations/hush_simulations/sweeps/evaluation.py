@@ -425,6 +425,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+@lru_cache(maxsize=4096)
 def _bars(made: int, covered: int) -> tuple[float | None, float | None]:
     """Clopper and Pearson's interval of a coverage."""
     if not made:

@@ -304,12 +304,20 @@ class Sweep:
 def _scenario_of_cell(
     document: Mapping[str, object], base: BaseScenario, point: Mapping[str, object], read: dict[str, Scenario]
 ) -> Scenario:
-    """The scenario of a cell; a data file is read once, not for every epsilon."""
+    """The scenario of a cell; that of several sizes is read once."""
     clients = next((point[name] for name in CLIENTS if name in point), None)
     if clients is not None:
         if isinstance(clients, bool) or not isinstance(clients, int):
             raise OptionError("clients", f"{str(clients)[:40]!r} is not a whole number; write how many devices report")
         CLIENTS_LIMITS.check(clients, "clients", "write how many devices report")
+    key = canonical([base.name, document if clients is None else {**document, "clients": None}])
+    if key not in read:
+        read[key] = _scenario_of_document(document, base, read)
+    return read[key] if clients is None else read[key].of_size(clients)
+
+
+def _scenario_of_document(document: Mapping[str, object], base: BaseScenario, read: dict[str, Scenario]) -> Scenario:
+    """A scenario whose task is legal; a data file is read once, not for every epsilon."""
     people = document.get("population")
     if isinstance(people, Mapping) and people.get("kind") in {"csv", "parquet"}:
         task = document.get("task")
@@ -321,8 +329,8 @@ def _scenario_of_cell(
         found = scenario_of_document(document, base.path)
     if found.rounds > 1:
         found = found.repeated(found.rounds, _OPENS)
-    found.task()
-    return found if clients is None else found.of_size(clients)
+        found.task()
+    return found
 
 
 def _digest(scenario: Scenario) -> str | None:

@@ -102,25 +102,30 @@ def scatter(counts: Counts, weights: NDArray[np.float64], rng: np.random.Generat
 
     `counts` have shape (trials,), `weights` (cells,): they need not add up to 1. The result has shape (trials, cells).
     """
-    return scatter_rows(counts, np.broadcast_to(weights, (1, len(weights))), rng)
+    return scatter_rows(counts, weights[None], rng)
 
 
 def scatter_rows(counts: Counts, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
-    """Draw multinomials as `scatter` does, with weights of shape (trials, cells), or (1, cells) for all trials."""
-    cells = weights.shape[1]
+    """Draw multinomials as `scatter` does, of several laws in turn: weights of shape (laws, cells).
+
+    There are as many trials of each law. The first trial is of the first law, and after the last one it begins again.
+    """
+    laws, cells = weights.shape
     sums = [_even(weights)]
     while sums[-1].shape[1] > 1:
-        pairs = sums[-1].reshape(len(weights), -1, 2)
+        pairs = sums[-1].reshape(laws, -1, 2)
         sums.append(_even(pairs.sum(axis=2)))
-    found = counts.reshape(-1, 1)
+    found = counts.reshape(-1, laws, 1)
     for level in reversed(sums[:-1]):
         left = level[:, ::2]
         whole = left + level[:, 1::2]
         shares = np.divide(left, whole, out=np.zeros_like(left), where=whole > 0)
-        found = found[:, : left.shape[1]]
-        taken = rng.binomial(found, np.minimum(shares, 1.0))
-        found = np.stack((taken, found - taken), axis=2).reshape(len(taken), -1)
-    return found[:, :cells]
+        found = found[:, :, : left.shape[1]]
+        halves = np.empty((*found.shape, 2), dtype=np.int64)
+        halves[..., 0] = rng.binomial(found, np.minimum(shares, 1.0))
+        np.subtract(found, halves[..., 0], out=halves[..., 1])
+        found = halves.reshape(len(found), laws, 2 * left.shape[1])
+    return found.reshape(len(counts), found.shape[2])[:, :cells]
 
 
 def _even(weights: NDArray[np.float64]) -> NDArray[np.float64]:

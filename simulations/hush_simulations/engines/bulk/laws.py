@@ -168,19 +168,15 @@ def _truthful(law: FiniteLaw) -> float:
 def _at_levels(levels: int, steps: int, indices: Places, counts: Counts, rng: np.random.Generator) -> Counts:
     """How many devices round to each level; shape (trials, levels + 1)."""
     level, rest = np.divmod(indices * levels, steps)
-    level = level.astype(np.int64)
     up = rng.binomial(counts, rest / steps)
-    return np.array(
-        [
-            _by_level(level, stay, levels) + _by_level(level + 1, more, levels)
-            for stay, more in zip(counts - up, up, strict=True)
-        ]
+    trials, width = len(counts), levels + 2
+    places = (np.arange(0, trials * width, width)[:, None] + level.astype(np.int64)).ravel()
+    stay, more = (
+        np.bincount(at, some.ravel(), minlength=trials * width)  # exact: sums of floats that are integers below 2^53
+        for at, some in ((places, counts - up), (places + 1, up))
     )
-
-
-def _by_level(level: Integers, counts: Integers, levels: int) -> Integers:
-    """Exact: sums of floats that are integers below 2^53."""
-    return np.bincount(level, counts, minlength=levels + 2)[: levels + 1].astype(np.int64)
+    found: Counts = (stay + more).reshape(trials, width)[:, :-1].astype(np.int64)
+    return found
 
 
 def _outputs(law: FiniteLaw, at: Counts, rng: np.random.Generator) -> Counts:
@@ -188,7 +184,7 @@ def _outputs(law: FiniteLaw, at: Counts, rng: np.random.Generator) -> Counts:
     if law.even:
         true = rng.binomial(at, _truthful(law))
         return true + scatter((at - true).sum(axis=1), np.ones(at.shape[1]), rng)
-    each = scatter_rows(at.reshape(-1), np.tile(_rows(law), (len(at), 1)), rng)
+    each = scatter_rows(at.reshape(-1), _rows(law), rng)
     found: Counts = each.reshape(len(at), len(law.rows), -1).sum(axis=1)
     return found
 
