@@ -147,6 +147,23 @@ class NumberFormat:
         return f"{self.number(lower)} to {self.value(upper)}"
 
 
+class PageNumberFormat(NumberFormat):
+    """A number format for pages and pictures: with a minus sign (U+2212).
+
+    Terminals and attributes for programs have a hyphen, which other programs read as a minus.
+    """
+
+    __slots__ = ()
+
+    def number(self, value: float) -> str:
+        return with_minus(super().number(value))
+
+
+def with_minus(number: str) -> str:
+    """Return the text of a number with minus signs in the place of hyphens."""
+    return number.replace("-", "\N{MINUS SIGN}")
+
+
 def _decimals(error: float, digits: int) -> int:
     decimals = digits - 1 - math.floor(math.log10(error)) if error > 0 else digits - 1
     return min(max(decimals, 0), MOST_DECIMALS)

@@ -1,7 +1,7 @@
 """The picture of a run: the true values, the noisy reports on their own scale, and the estimates."""
 
 from collections.abc import Sequence
-from math import floor, isqrt, log10
+from math import floor, isqrt
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from hush_aggregator.estimate import REPORTERS
 from hush_aggregator.presentation import NumberFormat
 from hush_common.domain import Domain, DomainPart
 from hush_common.formatting import exact, whole
+from hush_common.ticks import step_above
 from hush_simulations.display.distributions import (
     Distribution,
     estimate_ranges,
@@ -105,8 +106,7 @@ def _histogram(axes: "Axes", spreads: Sequence[Distribution], colour: str, domai
 
 def round_edges(low: float, high: float, width: float) -> NDArray[np.float64]:
     """Return edges at round numbers, which say no more about the extreme values than a bar does."""
-    power = 10.0 ** floor(log10(width))
-    step = next(some * power for some in (1, 2, 5, 10) if some * power >= width * (1 - 1e-9))
+    step = float(step_above(width))
     return step * np.arange(floor(low / step), floor(high / step) + 2, dtype=np.float64)
 
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from made_results import result_of, single
 
 from hush_aggregator.estimate import Estimate
+from hush_aggregator.http.page.figures import Scale, TimeMark
 from hush_aggregator.http.page.pages import render_task
 from hush_aggregator.http.page.rendered import shown_of
 from hush_aggregator.http.page.timeline import Rate, TimeAxis, TimeCourse, name_days
 from hush_aggregator.http.page.view import TaskView
+from hush_aggregator.presentation import PageNumberFormat
 from hush_aggregator.store.base import Origin, Step, TaskState
 from hush_aggregator.store.steps import DAY, HOUR
 from hush_common.task import make_task
@@ -26,6 +29,7 @@ NOW = datetime(2026, 6, 10, 15, 40, tzinfo=UTC)
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 10.0, "unit": "kg"}
 DRAFT: dict[str, Any] = {"id": "t", "epsilon": "1", "domain": NUMBER}
 DAILY = DRAFT | {"rounds": 12, "round_every": "1d", "opens": "2026-06-02T00:00:00Z", "epsilon": "12"}
+PERCENT = PageNumberFormat("%", 100, 1)
 GOOD = single(1000, 3.0, intervals={"anytime": (2.0, 4.0)}, methods={"anytime": "reporters-laplace-mixture"})
 
 
@@ -53,6 +57,10 @@ def shown(
     return TaskView(task, **(settings | {"result": result, "n": 1000, "steps": steps} | view))
 
 
+def labels_of(marks: Sequence[object]) -> list[str]:
+    return [" ".join(mark.lines) for mark in marks if isinstance(mark, TimeMark)]
+
+
 def text_of(view: TaskView) -> str:
     page = render_task(view, "/", NOW).partition("<main")[2]
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
@@ -62,7 +70,7 @@ def test_the_chart_has_a_point_at_the_time_of_each_step_and_its_labels_are_times
     steps = [step(timedelta(hours=5), 100), step(timedelta(hours=2), 300), step(timedelta(hours=0), 1000)]
     course = TimeCourse.of(shown(steps))
     assert course is not None
-    assert course.chart.across == ["11:00\n10 Jun", "12:00", "13:00", "14:00", "15:00"]
+    assert labels_of(course.chart.across) == ["12:00 10 Jun", "14:00", "16:00"]
     places = [x for x, _ in course.chart.points]
     assert places == pytest.approx([0, 600, 5 * 200 * (4 + 40 / 60) / 5], abs=0.01)  # the last hour is not over
     assert [row[:2] for row in course.rows] == [
@@ -85,38 +93,72 @@ def test_before_its_second_point_a_chart_says_when_it_can_come() -> None:
     assert "A chart appears" not in text_of(shown([], single(0, None)))
 
 
-@pytest.mark.parametrize(("reports", "top", "middle"), [(2391, "2 400", "1 200"), (55, "56", "28"), (20, "20", "10")])
-def test_the_axis_of_reports_has_round_numbers(reports: int, top: str, middle: str) -> None:
+@pytest.mark.parametrize(
+    ("reports", "numbers"),
+    [
+        (2391, ["2 500", "2 000", "1 500", "1 000", "500", "0"]),
+        (55, ["60", "40", "20", "0"]),
+        (20, ["20", "15", "10", "5", "0"]),
+    ],
+)
+def test_the_axis_of_reports_has_round_numbers(reports: int, numbers: list[str]) -> None:
     course = TimeCourse.of(shown([Step(HOUR, 0, None, None), Step(2 * HOUR, reports, None, None)]))
     assert course is not None
-    assert course.chart.up == [top, middle, "0"]
+    assert course.chart.scale.texts == numbers
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([PageNumberFormat("cm", 1, 1), PERCENT]))
+def test_a_vertical_axis_has_round_numbers_in_its_unit_and_everything_inside(
+    low: float, height: float, wording: PageNumberFormat
+) -> None:
+    scale = Scale.around([(low, low + height)], [low + height / 2], wording)
+    assert scale is not None
+    slack = (scale.axis.high - scale.axis.low) * 1e-6
+    assert scale.axis.low - slack <= low < low + height <= scale.axis.high + slack
+    assert 3 <= len(scale.texts) <= 6
+    numbers = [text.removesuffix(f" {wording.unit}").replace("\N{MINUS SIGN}", "-") for text in scale.texts]
+    values = [Decimal(number.replace(" ", "")) for number in numbers]
+    (step,) = {upper - lower for upper, lower in itertools.pairwise(values)}
+    assert step.normalize().as_tuple().digits in {(1,), (2,), (5,)}
+    assert len({value.as_tuple().exponent for value in values}) == 1  # as many decimals each
+    assert all(value % step == 0 for value in values)
+
+
+def test_a_vertical_axis_of_one_number_or_of_numbers_that_overflow_is_none() -> None:
+    assert Scale.around([], [3.0], PERCENT) is None
+    assert Scale.around([(-1.7e308, 1.7e308)], [0.0], PERCENT) is None
 
 
 @given(st.integers(0, 4 * 10**9), st.integers(1, 40 * 365 * 24))
-def test_an_axis_has_at_most_five_whole_hours_or_days_and_shows_both_times(first: int, hours: int) -> None:
+def test_a_time_axis_ends_with_the_hours_of_its_points_and_has_a_few_marks(first: int, hours: int) -> None:
     first = first // HOUR * HOUR
-    axis = TimeAxis.around(first, first + hours * HOUR)
-    assert axis.start <= first
-    assert first + hours * HOUR <= axis.end
-    assert 1 <= axis.marks <= 5
-    assert len(axis.labels) == axis.marks
-    assert axis.spacing % HOUR == axis.start % HOUR == 0
-    assert axis.spacing < DAY or axis.start % DAY == 0
-    assert axis.marks == 1 or hours * HOUR > (axis.marks - 2) * axis.spacing  # no mark beyond what is needed
-    assert hours == 1 or axis.marks > 1
+    axis = TimeAxis.around(first + 600, first + hours * HOUR - 600)
+    assert (axis.start, axis.end) == (first, first + hours * HOUR)
+    assert 2 <= len(axis.marks) <= 5
+    shares = [mark.share for mark in axis.marks]
+    assert 0 <= shares[0] < shares[-1] <= 1
+    assert all(later - earlier >= 0.22 for earlier, later in itertools.pairwise(shares))  # room for labels
+    for share in shares:
+        time = datetime.fromtimestamp(round(axis.start + share * (axis.end - axis.start)), UTC)
+        assert (time.minute, time.second) == (0, 0)
+        assert time.hour == 0 or hours <= 48
+        assert time.day == 1 or hours <= 84 * 24
 
 
 @pytest.mark.parametrize(
     ("hours", "labels"),
     [
-        (30, ["9 Jun", "12:00", "10 Jun", "12:00"]),
-        (3 * 24, ["7 Jun", "8 Jun", "9 Jun", "10 Jun"]),
-        (12 * 24, ["29 May", "1 Jun", "4 Jun", "7 Jun", "10 Jun"]),
-        (300 * 24, ["Aug 2025", "Nov 2025", "Feb 2026", "May 2026"]),
+        (2, ["13:00 10 Jun", "14:00", "15:00", "16:00"]),
+        (5, ["10:00 10 Jun", "12:00", "14:00", "16:00"]),
+        (30, ["12:00 9 Jun", "10 Jun", "12:00"]),
+        (3 * 24, ["8 Jun", "9 Jun", "10 Jun"]),
+        (12 * 24, ["30 May", "3 Jun", "7 Jun"]),
+        (300 * 24, ["Sep 2025", "Dec", "Mar 2026", "Jun"]),
+        (3 * 365 * 24, ["Jul 2023", "Jul 2024", "Jul 2025"]),
     ],
 )
-def test_days_are_named_where_hours_would_not_tell(hours: int, labels: list[str]) -> None:
-    assert TimeAxis.around(NOW.timestamp() - hours * HOUR, NOW.timestamp()).labels == labels
+def test_days_are_named_where_hours_would_not_tell_and_years_where_they_begin(hours: int, labels: list[str]) -> None:
+    assert labels_of(TimeAxis.around(NOW.timestamp() - hours * HOUR, NOW.timestamp()).marks) == labels
 
 
 def test_without_an_estimate_the_chart_has_the_number_of_reports() -> None:
@@ -125,7 +167,7 @@ def test_without_an_estimate_the_chart_has_the_number_of_reports() -> None:
     view = shown(counts, Estimate(1000), draft=DRAFT | {"domain": domain})
     course = TimeCourse.of(view)
     assert course is not None
-    assert (course.chart.band, course.chart.up) == ([], ["1 000", "500", "0"])
+    assert (course.chart.band, course.chart.scale.texts) == ([], ["1 000", "800", "600", "400", "200", "0"])
     assert "Reports over time" in text_of(view)
     assert "The band is correct" not in text_of(view)
 

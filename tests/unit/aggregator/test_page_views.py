@@ -264,7 +264,7 @@ def test_rounds_are_points_with_error_bars_and_never_joined_by_a_line() -> None:
     assert "polygon" not in drawn
     bars = [tuple(map(float, one)) for one in re.findall(r'y1="([^"]+)" x2="[^"]+" y2="([^"]+)" class="error"', drawn)]
     lengths = [low - high for high, low in bars]
-    assert lengths == pytest.approx([300 * (high - low) / 9.72 for low, high in ends], abs=1)
+    assert lengths == pytest.approx([300 * (high - low) / 10 for low, high in ends], abs=1)
     assert drawn.count('class="dot small"') == 3
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from math import ceil, floor, log10
+from math import ceil
 from typing import TypeVar
 
 from hush_aggregator.estimate.estimates import (
@@ -18,12 +18,21 @@ from hush_aggregator.estimate.estimates import (
 )
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimation import CRASHED, TOO_SLOW
-from hush_aggregator.http.page.numbers import PageNumberFormat, shown_exact
+from hush_aggregator.http.page.numbers import shown_exact
 from hush_aggregator.http.page.view import TaskStatus, TaskView, folded
-from hush_aggregator.presentation import MONITOR, NumberFormat, ReportProblem, interval_name, report_problems
+from hush_aggregator.presentation import (
+    MONITOR,
+    MOST_DECIMALS,
+    NumberFormat,
+    PageNumberFormat,
+    ReportProblem,
+    interval_name,
+    report_problems,
+)
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, whole
 from hush_common.task import Task
+from hush_common.ticks import Ticks, step_below
 
 ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
 """The order of intervals on the page."""
@@ -41,6 +50,9 @@ _THIN = 4.0  # the least width of a band: a narrower one could not be seen
 _ROOM = 0.08
 _EDGE = 0.03  # of the width: separate points keep away from both ends
 _DOTTED = 16  # a line of more points has a dot only at its end
+_MOST_NUMBERS = 6  # on a vertical axis
+_LEAST_HEIGHT = 1e-12  # of a vertical axis, of its largest number: floats between its numbers differ
+_NEAREST, _FARTHEST = 1e-250, 1e250  # its largest number: no calculation overflows
 _TOP = 3
 _MOST_REPORTS = 10**10
 _TABLED = 12
@@ -59,10 +71,8 @@ class Axis:
     high: float
 
     @staticmethod
-    def around(
-        intervals: Sequence[Interval], values: Sequence[float] = (), limits: Interval = (-math.inf, math.inf)
-    ) -> "Axis | None":
-        """Return the axis that shows all of these, with some room within limits; None if it would have no width."""
+    def around(intervals: Sequence[Interval], values: Sequence[float] = ()) -> "Axis | None":
+        """Return the axis that shows all of these, with some room; None if it would have no width."""
         ends = [end for interval in intervals for end in interval] + list(values)
         if not ends:
             return None
@@ -70,7 +80,7 @@ class Axis:
         room = (high - low) * _ROOM
         if not (0 < room < math.inf and math.isfinite(low - room) and math.isfinite(high + room)):
             return None
-        return Axis(max(low - room, min(low, limits[0])), min(high + room, max(high, limits[1])))
+        return Axis(low - room, high + room)
 
     def place(self, value: float, length: float = _WIDTH) -> float:
         """Return where a number is on the axis; a number beyond an end is at that end."""
@@ -86,6 +96,44 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Scale:
+    """A vertical axis from one round number to another, and the numbers at equal distances on it, from the top."""
+
+    axis: Axis
+    texts: Sequence[str]
+
+    @classmethod
+    def around(cls, intervals: Sequence[Interval], values: Sequence[float], wording: NumberFormat) -> "Scale | None":
+        """Return the scale that shows all of these, in the unit of a format; None if it would have no height."""
+        ends = [wording.factor * end for end in [*values, *(end for interval in intervals for end in interval)]]
+        low, high = min(ends), max(ends)
+        farthest = max(-low, high)
+        if not (high - low > _LEAST_HEIGHT * farthest and _NEAREST < farthest < _FARTHEST):
+            return None
+        ticks = Ticks.around(low, high, _MOST_NUMBERS)
+        numbers = [number / wording.factor for number in ticks.values]
+        shown = replace(wording, decimals=min(ticks.decimals, MOST_DECIMALS))
+        return cls(Axis(numbers[0], numbers[-1]), [shown.value(number) for number in reversed(numbers)])
+
+    @property
+    def places(self) -> list[float]:
+        """Where the numbers are in the height of a chart."""
+        return [place * _HEIGHT / (len(self.texts) - 1) for place in range(len(self.texts))]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeMark:
+    """A mark on a time axis: where it is, as a share of its length, and the lines of its label."""
+
+    share: float
+    lines: Sequence[str]
+
+    @property
+    def place(self) -> float:
+        return self.share * _WIDTH
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """Points with intervals, as places; title and description are for people who cannot see it.
 
@@ -96,24 +144,23 @@ class Chart:
     description: str
     points: Sequence[tuple[float, float]]
     intervals: Sequence[tuple[float, float, float]]  # from left to right: x, and y of the upper and of the lower end
-    up: Sequence[str]  # numbers of the vertical axis, from the top
-    across: Sequence[str]  # words at both ends; of a line at the beginning of equal parts
+    scale: Scale
+    across: Sequence[str] | Sequence[TimeMark]  # words at both ends; of a line the marks of its time axis
     is_line: bool
 
     @classmethod
     def of(
         cls,
-        axis: Axis,
+        scale: Scale,
         points: Sequence[tuple[float, float, Interval | None]],
         words: tuple[str, str],
-        up: Sequence[str],
-        across: Sequence[str],
+        across: Sequence[str] | Sequence[TimeMark],
         *,
         span: tuple[float, float] | None = None,
     ) -> "Chart":
         """Draw points: the place from left to right, the value, and an interval if there is one.
 
-        With a span, it is a line over that span, in equal parts. Without one, it is separate points.
+        With a span, it is a line over that span. Without one, it is separate points.
         """
         room = _EDGE * (points[-1][0] - points[0][0])
         start, end = span or (points[0][0] - room, points[-1][0] + room)
@@ -122,16 +169,11 @@ class Chart:
             return (x - start) / (end - start) * _WIDTH
 
         def down(value: float) -> float:
-            return _HEIGHT - axis.place(value, _HEIGHT)
+            return _HEIGHT - scale.axis.place(value, _HEIGHT)
 
         drawn = [(place(x), down(value)) for x, value, _ in points]
         intervals = [(place(x), down(ends[1]), down(ends[0])) for x, _, ends in points if ends is not None]
-        return cls(*words, drawn, intervals, up, across, is_line=span is not None)
-
-    @property
-    def parts(self) -> Sequence[float]:
-        """Where its equal parts begin."""
-        return [k * _WIDTH / len(self.across) for k in range(len(self.across))] if self.is_line else []
+        return cls(*words, drawn, intervals, scale, across, is_line=span is not None)
 
     @property
     def band(self) -> Sequence[tuple[float, float]]:
@@ -218,12 +260,6 @@ class Goal:
     shown: str
 
 
-def _round_down(value: float) -> float:
-    """Return the largest of 1, 2 and 5 times a power of ten that is not above a positive number."""
-    power = 10.0 ** floor(log10(value))
-    return next(one * power for one in (5, 2, 1) if one * power <= value * (1 + 1e-9))
-
-
 @dataclass(frozen=True, slots=True)
 class RoundFigures:
     """All that the page shows of the estimate of a round."""
@@ -302,7 +338,7 @@ class RoundFigures:
         if half is None or self.result.final:
             return None
         factor = self.wording.factor
-        width = _round_down(half / 2) if wanted is None else wanted / factor
+        width = float(step_below(half / 2)) if wanted is None else wanted / factor
         needed = self.result.n * (half / width) ** 2
         reports = None if needed > _MOST_REPORTS else max(ceil(float(f"{needed:.1e}")), self.result.n)
         return Goal(width, width >= half, reports, exact(float(f"{width * factor:.6g}")))
@@ -468,16 +504,17 @@ class Rounds:
 def _chart_of(view: TaskView, rows: Sequence[RoundRow]) -> Chart | None:
     known = [(row, row.result.mean) for row in rows if row.result.n and row.result.mean is not None]
     intervals = [row.interval for row, _ in known if row.interval is not None]
-    axis = Axis.around(intervals, [mean for _, mean in known], limits_of(view.task))
-    if len(known) <= 1 or axis is None:
+    if len(known) <= 1:
+        return None
+    scale = Scale.around(intervals, [mean for _, mean in known], known[-1][0].wording)
+    if scale is None:
         return None
     first, last = known[0][0].result.round, known[-1][0].result.round
     said = f"From round {first} to round {last}, each estimated from its own reports."
     return Chart.of(
-        axis,
+        scale,
         [(row.result.round, mean, row.interval) for row, mean in known],
         ("The rounds one after the other", said),
-        axis_marks(axis, known[-1][0].wording),
         (name_round(view.task, first) or f"round {first}", name_round(view.task, last) or f"round {last}"),
     )
 
@@ -540,13 +577,6 @@ def _rows(task: Task, result: Result) -> Iterator[PartFigures]:
             interval=one.joint_intervals.get(target or ""),
             n=None if domain.is_share else one.n,
         )
-
-
-def axis_marks(axis: Axis, wording: NumberFormat) -> list[str]:
-    """Return the numbers of a vertical axis, from the top, with two digits of half its length."""
-    half = axis.high / 2 - axis.low / 2
-    marks = replace(wording, decimals=NumberFormat.measured("", half * wording.factor, 2).decimals)
-    return [marks.value(value) for value in (axis.high, axis.low / 2 + axis.high / 2, axis.low)]
 
 
 def spread(points: Sequence[T]) -> list[T]:

@@ -1,25 +1,9 @@
-"""Numbers as the page shows them: with a minus sign (U+2212). Attributes for programs keep the hyphen."""
+"""Numbers in sentences of the page."""
 
 import re
 
-from hush_aggregator.presentation import NumberFormat
+from hush_aggregator.presentation import with_minus
 from hush_common.formatting import exact
-
-_MINUS = "\N{MINUS SIGN}"
-
-
-class PageNumberFormat(NumberFormat):
-    """A number format that writes a minus sign."""
-
-    __slots__ = ()
-
-    def number(self, value: float) -> str:
-        return with_minus(super().number(value))
-
-
-def with_minus(number: str) -> str:
-    """Return the text of a number with minus signs in the place of hyphens."""
-    return number.replace("-", _MINUS)
 
 
 def unbroken(sentence: str) -> str:

@@ -1,23 +1,19 @@
 """How a round came about over time: a chart of its steps, the rate of reports, and when a goal is reached."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
 
-from hush_aggregator.http.page.figures import Axis, Chart, axis_marks, limits_of, name_time, spread
-from hush_aggregator.http.page.numbers import PageNumberFormat
+from hush_aggregator.http.page.figures import Chart, Scale, TimeMark, name_time, spread
 from hush_aggregator.http.page.view import TaskStatus, TaskView
-from hush_aggregator.presentation import NumberFormat
+from hush_aggregator.presentation import NumberFormat, PageNumberFormat
 from hush_aggregator.store.base import Step
 from hush_aggregator.store.steps import DAY, HOUR, LEAST
 from hush_common.formatting import significant, whole
 
-_SPACINGS = [
-    *(hours * HOUR for hours in (1, 2, 3, 6, 12)),
-    *(days * DAY for days in (1, 2, 3, 4, 7, 14, 28, 91, 182, 364)),
-]
-_MOST_TICKS = 5  # as many labels as fit on a phone
+_COUNTS = PageNumberFormat("", 1, 0)
 _LEAST_SPAN = 3 * HOUR  # of a rate
 _ENOUGH = 50  # reports of a rate: fewer than ten of them are not in a step yet
 _WEEK = 7 * DAY
@@ -28,44 +24,70 @@ _HUNDRED = 100
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """An axis of whole hours or days (UTC), with marks at equal distances."""
+    """An axis of whole hours (UTC), with marks at full hours, at midnights, or at the beginnings of months."""
 
     start: int  # in seconds since 1970
-    spacing: int  # seconds between marks
-    marks: int
+    end: int
+    marks: Sequence[TimeMark]
 
     @classmethod
     def around(cls, first: float, last: float) -> "TimeAxis":
         """Return the axis with few marks that shows these times."""
-        for spacing in _SPACINGS:
-            axis = cls._with(spacing, first, last)
-            if axis.marks <= _MOST_TICKS:
-                return axis
-        return cls._with(ceil((last - first) / DAY / (_MOST_TICKS - 1)) * DAY, first, last)
+        start = int(first // HOUR * HOUR)
+        end = max(int(-(-last // HOUR) * HOUR), start + HOUR)
+        times = next(found for found in _marks(start, end) if found)
+        labels = _labels(times)
+        return cls(
+            start,
+            end,
+            [
+                TimeMark((time.timestamp() - start) / (end - start), label)
+                for time, label in zip(times, labels, strict=True)
+            ],
+        )
 
-    @classmethod
-    def _with(cls, spacing: int, first: float, last: float) -> "TimeAxis":
-        whole_spacing = min(spacing, DAY)
-        start = int(first // whole_spacing * whole_spacing)
-        return cls(start, spacing, max(1, ceil((last - start) / spacing)))
 
-    @property
-    def end(self) -> int:
-        return self.start + self.marks * self.spacing
+_HOURS = (1, 2, 3, 6, 12)
+_DAYS = (1, 2, 3, 4, 7, 14, 21)
+_MONTHS = (1, 2, 3, 6)
+_MOST_PARTS = 4  # between marks: as many labels as fit on a phone
 
-    @property
-    def labels(self) -> list[str]:
-        """The time of each mark but the one at the end. The first always has its day, on a second line if need be."""
-        times = [datetime.fromtimestamp(self.start + k * self.spacing, UTC) for k in range(self.marks)]
-        first, *others = map(self._label, times)
-        if ":" in first:
-            first = f"{first}\n{_day(times[0])}"
-        return [first, *others]
 
-    def _label(self, time: datetime) -> str:
-        if self.spacing < DAY and time.hour:
-            return f"{time:%H:%M}"
-        return f"{time:%b %Y}" if self.spacing > _MONTH * DAY else _day(time)
+def _marks(start: int, end: int) -> Iterator[list[datetime]]:
+    """Yield the marks of each distance at which they are not too many, the smallest first."""
+    for hours in (*_HOURS, *(24 * days for days in _DAYS)):
+        if end - start <= _MOST_PARTS * hours * HOUR:
+            whole_hours = min(hours, 24) * HOUR
+            yield [_utc(time) for time in range(-(-start // whole_hours) * whole_hours, end + 1, hours * HOUR)]
+    began = _utc(start)
+    month = began.year * 12 + began.month - 1
+    month += start > _month(month).timestamp()
+    for months in itertools.chain(_MONTHS, itertools.count(12, 12)):
+        if end - start <= _MOST_PARTS * months * _MONTH * DAY:
+            yield [time for k in range(_MOST_PARTS + 1) if (time := _month(month + k * months)).timestamp() <= end]
+
+
+def _utc(time: float) -> datetime:
+    return datetime.fromtimestamp(time, UTC)
+
+
+def _month(number: int) -> datetime:
+    """Return the beginning of a month, counted from the year 0."""
+    return datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)
+
+
+def _labels(times: Sequence[datetime]) -> list[list[str]]:
+    """Return the lines of each label. The first one names its day or year, others only a new one."""
+    if all(time.day == 1 and not time.hour for time in times) and len(times) > 1:
+        named = ["", *(f"{time:%Y}" for time in times)]
+        return [
+            [f"{time:%b}", *([year] if year != before else [])]
+            for time, (before, year) in zip(times, itertools.pairwise(named), strict=True)
+        ]
+    labels = [[f"{time:%H:%M}" if time.hour else _day(time)] for time in times]
+    if times[0].hour:
+        labels[0].append(_day(times[0]))
+    return labels
 
 
 def _day(time: datetime) -> str:
@@ -90,33 +112,25 @@ class TimeCourse:
         known = [(step, step.mean) for step in steps if step.mean is not None and step.interval is not None]
         has_estimate = len(known) > 1
         values = known if has_estimate else [(step, float(step.n)) for step in steps]
-        axis = (
-            _estimates_axis(view, [step for step, _ in values]) if has_estimate else Axis(0.0, _round_up(steps[-1].n))
-        )
-        if axis is None:
+        wording = PageNumberFormat.of(view.result) if has_estimate else _COUNTS
+        intervals = [step.interval for step, _ in values if step.interval is not None] if has_estimate else [(0.0, 0.0)]
+        scale = Scale.around(intervals, [value for _, value in values], wording)
+        if scale is None:
             return None
-        wording = PageNumberFormat.of(view.result) if has_estimate else PageNumberFormat.measured("", axis.high, 2)
         now = view.now.timestamp()
         times = TimeAxis.around(_time_of(values[0][0], now), _time_of(values[-1][0], now))
         first, last = steps[0], steps[-1]
         span = f"{_named(first, now)} to {_named(last, now)} UTC"
         said = f"From {span}, from {whole(first.n)} to {whole(last.n)} reports."
         chart = Chart.of(
-            axis,
+            scale,
             [(_time_of(step, now), value, step.interval if has_estimate else None) for step, value in values],
             ("The estimate over time" if has_estimate else "Reports over time", said),
-            axis_marks(axis, wording),
-            times.labels,
+            times.marks,
             span=(times.start, times.end),
         )
         rows = [_row(step, wording, now) for step in spread(steps)]
         return cls(chart, has_estimate, span, rows[::-1])
-
-
-def _round_up(number: int) -> float:
-    """Return the next number with two digits at most, of which half has two, too."""
-    unit = 2 * 10 ** max(0, len(str(number)) - 2)
-    return float(-(-number // unit) * unit)
 
 
 def course_to_come(view: TaskView) -> str:
@@ -128,11 +142,6 @@ def course_to_come(view: TaskView) -> str:
         after = datetime.fromtimestamp(view.steps[0].until, UTC)
         known = f"The first is there. The second can come after {name_time(after)} UTC."
     return f"A chart appears here once it has two points, one for each hour with {LEAST} or more new reports. {known}"
-
-
-def _estimates_axis(view: TaskView, steps: Sequence[Step]) -> Axis | None:
-    intervals = [step.interval for step in steps if step.interval is not None]
-    return Axis.around(intervals, [step.mean for step in steps if step.mean is not None], limits_of(view.task))
 
 
 def _row(step: Step, wording: NumberFormat, now: float) -> tuple[str, str, str, str]:
