@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from hush_common.epsilon import parse_epsilon
@@ -16,6 +16,7 @@ from hush_common.errors import HushError
 from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
 from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
+from hush_simulations.display.pace import Pace
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
 
@@ -94,14 +95,19 @@ def _progress() -> Iterator[Progress]:
     """Show the reports drawn: a bar for each mechanism on a terminal, or a line every few seconds."""
     lines: dict[str, Callable[[int], None]] = {}
     bars: dict[str, TaskID] = {}
+    paces: dict[str, Pace] = {}
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
 
         def tick(name: str, done: int, total: int) -> None:
             if console.is_terminal:
-                bar = bars.get(name) or bars.setdefault(name, shown.add_task(name, total=total))
-                shown.update(bar, completed=done, visible=done < total)
+                bar = bars.get(name)
+                if bar is None:
+                    bar, paces[name] = shown.add_task(name, total=total, left=""), Pace()
+                    bars[name] = bar
+                paces[name].add(done)
+                shown.update(bar, completed=done, visible=done < total, left=paces[name].left(total - done))
             else:
                 line = lines.get(name) or lines.setdefault(name, progress_lines(f"reports of {name} drawn", total))
                 line(done)

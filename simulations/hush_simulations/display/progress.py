@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
-from hush_common.formatting import duration, exact, fixed, significant, whole
+from hush_common.formatting import exact, fixed, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
+from hush_simulations.display.pace import Pace
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,14 +39,19 @@ def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]
 
 def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
     """Return a function of the number done, which prints lines: "20 of 50 reports counted (40 %), 6 s, 9 s left"."""
-    write = _line_writer(clock)
+    write, pace = _line_writer(clock), Pace(clock)
+    pace.add(0)
 
-    def words(done: int, seconds: float) -> str:
-        left = pace(done, total - done, seconds)[1]
-        said = f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s"
-        return f"{said}, {left}" if left else said
+    def tick(done: int) -> None:
+        pace.add(done)
 
-    return lambda done: write(lambda seconds: words(done, seconds))
+        def words(seconds: float) -> str:
+            said = f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s"
+            return ", ".join(filter(None, (said, pace.left(total - done))))
+
+        write(words)
+
+    return tick
 
 
 _MOST_LINES = 5
@@ -65,17 +70,22 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
         Progress,
         TextColumn,
         TimeElapsedColumn,
-        TimeRemainingColumn,
     )
 
     counter = TextColumn("{task.fields[counted]}", style="progress.download")
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn())
-    progress = Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console)
-    bar = progress.add_task("", total=total, counted=_of(0, total))
+    progress = Progress(*columns, TextColumn("{task.fields[left]}"), console=console)
+    bar, pace = progress.add_task("", total=total, counted=_of(0, total), left=""), Pace()
+    pace.add(0)
+
+    def tick(counted: int) -> None:
+        pace.add(counted)
+        progress.update(bar, completed=counted, counted=_of(counted, total), left=pace.left(total - counted))
+
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
-            lambda counted: progress.update(bar, completed=counted, counted=_of(counted, total)),
+            tick,
             lambda result: live.update(Group(progress, render(result)) if estimates_so_far(result) else progress),
         )
 
@@ -169,41 +179,33 @@ def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator
         Progress,
         TextColumn,
         TimeElapsedColumn,
-        TimeRemainingColumn,
     )
 
     columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = (*columns, TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[rate]}"))
+    shown = (*columns, TextColumn("{task.fields[rate]}"))
     with Progress(*shown, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        line, began, before = bar.add_task("", total=None, rate=""), clock(), -1
+        line, pace = bar.add_task("", total=None, rate=""), Pace(clock)
 
         def tick(made: int, cells: int) -> None:
-            nonlocal before
-            before = made if before < 0 else before
-            bar.update(line, completed=made, total=cells, rate=pace(made - before, cells - made, clock() - began)[0])
+            pace.add(made)
+            bar.update(line, completed=made, total=cells, rate=_rate_and_rest(pace, cells - made))
 
         yield tick
 
 
-def pace(made: int, missing: int, seconds: float) -> tuple[str, str]:
-    """Return the rate and the time left as text; empty before the first cell."""
-    if made <= 0 or seconds <= 0:
-        return "", ""
-    rate = made / seconds
-    said = f"{significant(rate)} a second" if rate >= 1 else f"{significant(1 / rate)} s each"
-    return said, f"{duration(timedelta(seconds=round(missing / rate)))} left"
+def _rate_and_rest(pace: Pace, missing: int) -> str:
+    return ", ".join(filter(None, (pace.rate_in_words(), pace.left(missing))))
 
 
 def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
-    write, before = _line_writer(clock), -1
+    write, pace = _line_writer(clock), Pace(clock)
 
     def tick(made: int, cells: int) -> None:
-        nonlocal before
-        before = made if before < 0 else before
+        pace.add(made)
 
         def words(seconds: float) -> str:
-            said = [f"{_of(made, cells)} cells ({_share(made, cells)})", f"{whole(seconds)} s"]
-            return ", ".join([*said, *filter(None, pace(made - before, cells - made, seconds))])
+            said = f"{_of(made, cells)} cells ({_share(made, cells)}), {whole(seconds)} s"
+            return ", ".join(filter(None, (said, _rate_and_rest(pace, cells - made))))
 
         write(words)
 
