@@ -539,7 +539,9 @@ def _chernoff(sample: Sample, noise: Callable[[], _Pair]) -> _Ends:
 def _inside(sample: Sample, limits: Callable[[], _Pair]) -> _Ends:
     """The limits, on either side of the estimate whatever is rounded."""
     (low, high), center = limits(), sample.center
-    return min(center, Fraction(low)), max(center, Fraction(high))
+    over, under = sample.counted
+    (least, of_least), (most, of_most) = low.as_integer_ratio(), high.as_integer_ratio()
+    return low if least * under <= over * of_least else center, high if most * under >= over * of_most else center
 
 
 def _tilted(sample: Sample, confidence: float) -> _Ends:

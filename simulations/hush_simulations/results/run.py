@@ -87,12 +87,12 @@ def score_of_truth(
 
 def covered(intervals: Intervals, methods: Mapping[str, str], truths: ByTarget) -> dict[str, bool]:
     """Return for each interval whose truth is known whether it holds it, ends included."""
-    about = {name: target_of(name, methods) for name in intervals}
-    return {
-        name: intervals[name][0] <= truths[target] <= intervals[name][1]
-        for name, target in about.items()
-        if target in truths
-    }
+    found = {}
+    for name, (low, high) in intervals.items():
+        truth = truths.get(target_of(name, methods))
+        if truth is not None:
+            found[name] = low <= truth <= high
+    return found
 
 
 def target_of(name: str, methods: Mapping[str, str]) -> str:

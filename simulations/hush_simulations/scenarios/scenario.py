@@ -2,12 +2,15 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from hush_common.mechanisms import Mechanism
+from hush_common.mechanisms.registry import known
 from hush_common.task import Task, make_task
 from hush_simulations.scenarios.behaviour import NO_FAULTS, STEADY, Faults, Liars, Panel
 from hush_simulations.scenarios.population import Grouped, Observed, Population, Value, draw_members
@@ -69,7 +72,22 @@ class Scenario:
 
     def task(self) -> Task:
         """The validated task; raises TaskError with the field and the remedy."""
-        return make_task(self.document)
+        return _validated(_Document(repr(self.document), known(), self.document))
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A task to be validated, by its text and by the mechanisms that there are."""
+
+    text: str
+    mechanisms: tuple[type[Mechanism], ...]
+    document: Mapping[str, object] = field(compare=False)
+
+
+@lru_cache(maxsize=32)
+def _validated(asked: _Document) -> Task:
+    """The same task for the same text: a sweep asks for it at every number of devices, and tables are large."""
+    return make_task(asked.document)
 
 
 def scenario_of_data(data: Observed, domain: Mapping[str, object]) -> Scenario:

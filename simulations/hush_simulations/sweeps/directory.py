@@ -51,7 +51,12 @@ _CELL = TypeAdapter(FinishedCell)
 
 def encode(made: FinishedCell) -> bytes:
     """Return the content of its file."""
-    cell = asdict(made)
+    cell = {
+        "key": made.key,
+        "seed": made.seed,
+        "versions": asdict(made.versions),
+        "rows": [row.document() for row in made.rows],
+    }
     digest = hashlib.sha256(canonical(cell).encode()).hexdigest()
     return (json.dumps({"cell": cell, "sha256": digest}, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 

@@ -258,14 +258,15 @@ def _estimated(
     trials: Iterator[Trial], experiment: Experiment, confidence: float, wanted: Callable[[], bool]
 ) -> Iterator[tuple[Trial, Estimate]]:
     """Yield each trial with the estimate of its last round; equal tallies are estimated once."""
-    known: dict[Tally, Estimate] = {}
+    known: dict[Tally, int] = {}  # the number of its estimate
+    estimates: list[Estimate] = []
     while some := list(_while(wanted, islice(trials, _ESTIMATED_TOGETHER))):
-        new = [tally for tally in dict.fromkeys(trial.tallies[-1] for trial in some) if tally not in known]
-        if new:
-            made = estimate_tallies(experiment.task, new, confidence)
-            known.update(zip(new, (drawn_part(experiment.task, one, experiment.drawing) for one in made), strict=True))
-        for trial in some:
-            yield trial, known[trial.tallies[-1]]
+        places = [known.setdefault(trial.tallies[-1], len(known)) for trial in some]
+        new = list(islice(known, len(estimates), None))
+        made = estimate_tallies(experiment.task, new, confidence)
+        estimates += (drawn_part(experiment.task, one, experiment.drawing) for one in made)
+        for trial, place in zip(some, places, strict=True):
+            yield trial, estimates[place]
 
 
 def _while(wanted: Callable[[], bool], trials: Iterator[Trial]) -> Iterator[Trial]:

@@ -169,3 +169,13 @@ def test_a_file_says_how_its_table_is_read_and_is_told_in_its_own_words(tmp_path
     population = read_scenario(tmp_path / "s.toml").population
     assert isinstance(population, Observed)
     assert (population.values, population.missing) == ((7.5, None), 1)
+
+
+def test_a_scenario_of_another_size_asks_the_same_task_and_one_of_another_epsilon_another() -> None:
+    asked = SCENARIOS["heights"]
+    assert asked.of_size(12).task() is asked.task()
+    other = asked.asking(epsilon="2").task()
+    assert other.epsilon == 2
+    assert other.digest != asked.task().digest
+    with pytest.raises(HushError, match="epsilon"):
+        asked.asking(epsilon="-1").task()

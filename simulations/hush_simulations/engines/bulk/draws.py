@@ -115,17 +115,28 @@ def scatter_rows(counts: Counts, weights: NDArray[np.float64], rng: np.random.Ge
     while sums[-1].shape[1] > 1:
         pairs = sums[-1].reshape(laws, -1, 2)
         sums.append(_even(pairs.sum(axis=2)))
-    found = counts.reshape(-1, laws, 1)
+    found = counts.reshape(-1, 1)
     for level in reversed(sums[:-1]):
         left = level[:, ::2]
         whole = left + level[:, 1::2]
         shares = np.divide(left, whole, out=np.zeros_like(left), where=whole > 0)
-        found = found[:, :, : left.shape[1]]
-        halves = np.empty((*found.shape, 2), dtype=np.int64)
-        halves[..., 0] = rng.binomial(found, np.minimum(shares, 1.0))
+        found = _halves(found[:, : left.shape[1]], np.minimum(shares, 1.0), rng)
+    return found[:, :cells]
+
+
+def _halves(found: Counts, shares: NDArray[np.float64], rng: np.random.Generator) -> Counts:
+    """How many of the things in each range fall into its left half and its right one; laws are repeated."""
+    halves = np.zeros((*found.shape, 2), dtype=np.int64)
+    some = np.flatnonzero(found)
+    if 2 * len(some) < found.size:  # no coin is thrown for a range without things, so that the draws are the same
+        things, pairs = found.reshape(-1)[some], halves.reshape(-1, 2)
+        taken = rng.binomial(things, shares.reshape(-1)[some % shares.size])
+        pairs[some, 0], pairs[some, 1] = taken, things - taken
+    else:
+        by_law = halves.reshape(-1, *shares.shape, 2)
+        by_law[..., 0] = rng.binomial(found.reshape(-1, *shares.shape), shares)
         np.subtract(found, halves[..., 0], out=halves[..., 1])
-        found = halves.reshape(len(found), laws, 2 * left.shape[1])
-    return found.reshape(len(counts), found.shape[2])[:, :cells]
+    return halves.reshape(len(found), 2 * found.shape[1])
 
 
 def _even(weights: NDArray[np.float64]) -> NDArray[np.float64]:

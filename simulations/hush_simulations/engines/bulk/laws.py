@@ -9,6 +9,7 @@ report of c coins is within 2c·2^-53 of its law (total variation), and a tally 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import comb
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -130,7 +131,7 @@ class _Finite(Law[_OnGrid]):
     def sums(self, mechanism: _OnGrid, indices: Places, counts: Counts, rng: np.random.Generator) -> Counts:
         """How often each output is reported."""
         levels = self.linear_levels(mechanism)
-        return _outputs(mechanism.law, _at_levels(levels, mechanism.steps, indices, counts, rng), rng)
+        return _outputs(mechanism, _at_levels(levels, mechanism.steps, indices, counts, rng), rng)
 
     def bodies(self, mechanism: _OnGrid, indices: Integers, rng: np.random.Generator) -> Integers:
         """The output that each device reports; three coins."""
@@ -141,7 +142,7 @@ class _Finite(Law[_OnGrid]):
         if law.even:
             true = draws < _truthful(law)
             return np.where(true, level, rng.integers(0, len(law.rows), size=len(level)))[:, None]
-        below = np.cumsum(_rows(law), axis=1)[:, :-1]
+        below = np.cumsum(_rows(mechanism), axis=1)[:, :-1]
         found = np.zeros(len(level), dtype=np.int64)
         for output in range(below.shape[1]):
             found += draws >= below[level, output]
@@ -155,9 +156,12 @@ class _Finite(Law[_OnGrid]):
         return len(mechanism.law.rows) - 1
 
 
-def _rows(law: FiniteLaw) -> NDArray[np.float64]:
+@lru_cache(maxsize=32)
+def _rows(mechanism: _OnGrid) -> NDArray[np.float64]:
     """The probability of each output at each level, each rounded once."""
-    return np.array([[float(p) for p in row] for row in law.rows])
+    found = np.array([[float(p) for p in row] for row in mechanism.law.rows])
+    found.flags.writeable = False  # all trials share it
+    return found
 
 
 def _truthful(law: FiniteLaw) -> float:
@@ -169,22 +173,24 @@ def _at_levels(levels: int, steps: int, indices: Places, counts: Counts, rng: np
     """How many devices round to each level; shape (trials, levels + 1)."""
     level, rest = np.divmod(indices * levels, steps)
     up = rng.binomial(counts, rest / steps)
-    trials, width = len(counts), levels + 2
-    places = (np.arange(0, trials * width, width)[:, None] + level.astype(np.int64)).ravel()
-    stay, more = (
-        np.bincount(at, some.ravel(), minlength=trials * width)  # exact: sums of floats that are integers below 2^53
-        for at, some in ((places, counts - up), (places + 1, up))
-    )
-    found: Counts = (stay + more).reshape(trials, width)[:, :-1].astype(np.int64)
-    return found
+    stay, level = counts - up, level.astype(np.int64)
+    if (np.diff(level) < 0).any():
+        order = np.argsort(level, kind="stable")
+        level, stay, up = level[order], stay[:, order], up[:, order]
+    starts = np.flatnonzero(np.diff(level, prepend=-1))
+    found = np.zeros((len(counts), levels + 2), dtype=np.int64)
+    found[:, level[starts]] = np.add.reduceat(stay, starts, axis=1)
+    found[:, level[starts] + 1] += np.add.reduceat(up, starts, axis=1)
+    return found[:, :-1]
 
 
-def _outputs(law: FiniteLaw, at: Counts, rng: np.random.Generator) -> Counts:
+def _outputs(mechanism: _OnGrid, at: Counts, rng: np.random.Generator) -> Counts:
     """How often each output is reported by the devices at each level; shape (trials, outputs)."""
+    law = mechanism.law
     if law.even:
         true = rng.binomial(at, _truthful(law))
         return true + scatter((at - true).sum(axis=1), np.ones(at.shape[1]), rng)
-    each = scatter_rows(at.reshape(-1), _rows(law), rng)
+    each = scatter_rows(at.reshape(-1), _rows(mechanism), rng)
     found: Counts = each.reshape(len(at), len(law.rows), -1).sum(axis=1)
     return found
 
