@@ -20,7 +20,7 @@ from hush_client import Policy
 from hush_common.aio import run_blocking
 from hush_common.domain import NumberDomain
 from hush_common.task import Task, make_task
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -169,5 +169,5 @@ def _draw(
         axes.set_ylabel("error of the attacker, cm")
         axes.set_title("Asking for one height, day after day")
         axes.legend(fontsize=10)
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

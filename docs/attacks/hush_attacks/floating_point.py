@@ -19,7 +19,7 @@ from hush_common.epsilon import at_most_sure, posterior
 from hush_common.formatting import fixed, percent_at_most
 from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng, SystemRng
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,5 +128,5 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
         axes.set_ylabel("% of reports")
         axes.set_title("One report, two possible values")
         axes.legend(loc="upper left", ncols=1, fontsize=10)
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

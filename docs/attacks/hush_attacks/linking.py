@@ -28,7 +28,7 @@ from hush_common.aio import run_blocking
 from hush_common.recall import Recall, encode_recall
 from hush_common.task import Task, make_task
 from hush_common.topics import recall_topic
-from hush_simulations.display.style import LIGHT, Palette, canvas, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,5 +191,5 @@ def _draw(figures: Mapping[str, float], palette: Palette = LIGHT) -> "Figure":
         axes.set_xlim(0, 100)
         axes.set_xlabel("% of devices whose two reports are matched")
         axes.set_title("Which two reports are of one device?", pad=16)
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

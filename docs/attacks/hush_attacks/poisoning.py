@@ -28,7 +28,7 @@ from hush_common.task import Task, make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 from hush_tour.mixtures import HEIGHTS
 
 if TYPE_CHECKING:
@@ -197,5 +197,5 @@ def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
         axes.set_ylabel("the mean moves by, cm")
         axes.set_title(f"False reports among {whole(HONEST)} honest ones")
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

@@ -21,7 +21,7 @@ from hush_common.aio import run_blocking
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Laplace
 from hush_common.task import Task, make_task
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -153,5 +153,5 @@ def _draw(widths: list[float], moved: list[float], palette: Palette = LIGHT) -> 
         right.legend()
         for axes in (left, right):
             axes.set_xlabel("tasks")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

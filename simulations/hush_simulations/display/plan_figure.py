@@ -18,7 +18,7 @@ from hush_simulations.display.plan_table import (
     is_share,
     unit_of,
 )
-from hush_simulations.display.style import Palette, Picture, canvas, logarithmic, styled
+from hush_simulations.display.style import Palette, Picture, canvas, finish, logarithmic, styled
 from hush_simulations.planning.feasibility import Feasibility
 from hush_simulations.planning.plan import TARGETS, Plan
 
@@ -42,7 +42,7 @@ def _drawn(
         axes.set_title(about, fontsize=10.5, fontweight="normal", color=palette.faint)
         if columns:
             figure.legend(loc="outside lower left", ncols=columns, fontsize=10.5)
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 

@@ -1,6 +1,7 @@
 """The picture of a run: the true values, the noisy reports on their own scale, and the estimates."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import floor, isqrt
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -10,10 +11,10 @@ from numpy.typing import NDArray
 
 from hush_aggregator.charts import Range
 from hush_aggregator.estimate import REPORTERS
-from hush_aggregator.presentation import NumberFormat
+from hush_aggregator.presentation import NumberFormat, PageNumberFormat
 from hush_common.domain import Domain, DomainPart
 from hush_common.formatting import exact, whole
-from hush_common.ticks import step_above
+from hush_common.ticks import Ticks, step_above
 from hush_simulations.display.distributions import (
     Distribution,
     estimate_ranges,
@@ -28,7 +29,7 @@ from hush_simulations.display.distributions import (
     true_vectors,
     without_tails,
 )
-from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, mark_truth, styled
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, finish, mark_truth, styled
 from hush_simulations.display.table import epsilon_in_words
 from hush_simulations.engines.experiment import NOT_PRIVATE
 from hush_simulations.results.run import Run
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _FEW = 64  # different reports, up to which a mechanism has an alphabet rather than a scale
 _MOST_TICKS = 20
+_MOST_MARKS = 6  # on a vertical axis
+_ROOM = 0.02  # of a vertical axis
 _NARROW = 0.08  # of the axis of the values, below which intervals get one of their own
 _LIARS = ((0.01, "1%"), (0.05, "5%"))
 _SLIM = 0.04  # of the axis, a bar that stands for one value
@@ -157,6 +160,8 @@ def _reports(
     unit = f" {wording.unit}" if wording.unit else ""
     label = "legal" if len(reports) > 1 else f"legal, {exact(domain.lower)} to {exact(domain.upper)}{unit}"
     axes.axvspan(domain.lower, domain.upper, color=palette.true, alpha=0.2, lw=0, label=label, zorder=0)
+    for bound in (domain.lower, domain.upper):  # the bars hide what is behind them
+        axes.axvline(bound, color=palette.true, lw=1.2)
     _legend(axes, columns=len(reports) + 1)
     counted(axes, "reports")
     few = _alphabet(reports)
@@ -216,6 +221,7 @@ def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat, palette: 
         )
         true = wording.factor * done.score.truth[REPORTERS]
         mark_truth(axes, number, true, palette, size=17, upright=False)
+    _round_scale(axes, wording)
     axes.locator_params(axis="x", integer=True)
     if together:
         numbers = range(len(run.rounds))
@@ -227,6 +233,17 @@ def _estimate_of_rounds(axes: "Axes", run: Run, wording: NumberFormat, palette: 
         _title_and_legend(axes, "All rounds", run.together.result.mean, wording)
     else:
         _title_and_legend(axes, "Last round", run.result.mean, wording)
+
+
+def _round_scale(axes: "Axes", wording: NumberFormat) -> None:
+    """Let the vertical axis, drawn already, begin and end at round numbers around all that is drawn."""
+    low, high = axes.dataLim.intervaly
+    if low < high:
+        ticks = Ticks.around(low, high, _MOST_MARKS)
+        shown = replace(wording, factor=1, decimals=ticks.decimals)
+        axes.set_yticks(ticks.values, [shown.number(value) for value in ticks.values])
+        room = _ROOM * (ticks.values[-1] - ticks.values[0])  # for the end of an interval at a tick
+        axes.set_ylim(ticks.values[0] - room, ticks.values[-1] + room)
 
 
 def _title_and_legend(axes: "Axes", what: str, mean: float | None, wording: NumberFormat) -> None:
@@ -390,7 +407,16 @@ def _figure_legend(axes: "Axes") -> None:
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once and axes.figure is not None:
-        axes.figure.legend(once.values(), once.keys(), loc="outside lower right", ncols=2, fontsize=10.5)
+        axes.figure.legend(
+            once.values(),
+            once.keys(),
+            loc="outside lower right",
+            ncols=2,
+            fontsize=_LEGEND,
+            handlelength=1.3,
+            handletextpad=0.4,
+            columnspacing=1.0,
+        )
 
 
 def _off(bar: Range) -> Range:
@@ -410,7 +436,7 @@ _LINE = 0.036  # of the height
 
 def picture_of(run: Run) -> Picture:
     """Return the picture of a run with its description."""
-    wording = NumberFormat.of(run.result)
+    wording = PageNumberFormat.of(run.result)
     shows = f"{_about(run)}. Above what the devices keep to themselves, then what the aggregator receives, and"
     return Picture(
         _finding(run, wording).replace("\n", " "),
@@ -423,7 +449,7 @@ def figure_of(run: Run, palette: Palette = LIGHT) -> "Figure":
     """Return the figure of a run: of several rounds the last one, and the estimates of all."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 - matplotlib takes a second to import
 
-    wording = NumberFormat.of(run.result)
+    wording = PageNumberFormat.of(run.result)
     heading, below = _finding(run, wording), fill(_about(run), _MOST_LETTERS)
     lines = heading.count("\n") * 1.2 + below.count("\n")
     top = 0.9 - _LINE * lines
@@ -435,7 +461,7 @@ def figure_of(run: Run, palette: Palette = LIGHT) -> "Figure":
             draw_parts(figure, run, palette)
         else:
             draw_number(figure, run, wording, palette)
-        figure.draw_without_rendering()  # ticks take their style when they are first drawn
+        finish(figure)
     return figure
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from hush_common.errors import OptionError
 from hush_common.formatting import significant, whole
+from hush_common.ticks import ROUND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +34,8 @@ WIDTH = 6.4
 """Inches of every picture: at 320 pixels its letters are still eight high."""
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SMALLEST_PLAIN, _LARGEST_PLAIN = 1e-6, 1e5
+_THOUSANDS = re.compile(r"(?<=\d)(?=(\d{3})+$)")
+_FEW_DECADES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +108,40 @@ def canvas(height: float, layout: "LayoutEngine | None" = None) -> "Figure":
     return figure
 
 
+def finish(figure: "Figure") -> None:
+    """Write round numbers at the axes, and draw once: ticks take their style when they are first drawn."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter  # noqa: PLC0415 - matplotlib takes a second to import
+
+    class Grouped(ScalarFormatter):
+        """Its numbers, with a space between thousands."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            number, point, fraction = super().__call__(x, pos).partition(".")
+            return _THOUSANDS.sub(" ", number) + point + fraction
+
+    for axis in (one for axes in figure.axes for one in (axes.xaxis, axes.yaxis)):
+        locator, formatter = axis.get_major_locator(), axis.get_major_formatter()
+        if isinstance(locator, MaxNLocator):
+            locator.set_params(steps=[*ROUND, 10])
+        if type(formatter) is ScalarFormatter:
+            axis.set_major_formatter(Grouped())
+    figure.draw_without_rendering()
+
+
 def logarithmic(axes: "Axes", directions: str) -> None:
     """Make the axes "x", "y" or "xy" logarithmic, with plain labels."""
     from matplotlib.ticker import LogFormatter  # noqa: PLC0415 - matplotlib takes a second to import
 
     class LogTicks(LogFormatter):
-        """Plain text for the ticks that matplotlib would label; its powers of ten need twenty fonts."""
+        """Plain text for the ticks that matplotlib would label, and up to two decades for those of 2 and 5.
+
+        matplotlib's powers of ten need twenty fonts.
+        """
 
         def __call__(self, x: float, pos: int | None = None) -> str:
+            low, high = self.axis.get_view_interval() if self.axis is not None else (x, x)
+            if 1 < log10(high / low) <= _FEW_DECADES:
+                return on_log_axis(x) if round(x / 10.0 ** floor(log10(x) + 1e-9), 6) in ROUND else ""
             return on_log_axis(x) if super().__call__(x, pos) else ""
 
     for direction, set_scale, axis in (("x", axes.set_xscale, axes.xaxis), ("y", axes.set_yscale, axes.yaxis)):

@@ -14,7 +14,7 @@ from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
 from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table
-from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, logarithmic, on_log_axis, styled
+from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, finish, logarithmic, on_log_axis, styled
 from hush_simulations.sweeps.result import BARS, LAST, TOGETHER, Parameter, SweepResult, SweepRow
 
 if TYPE_CHECKING:
@@ -199,16 +199,21 @@ def draw_points(
     )
 
 
+_MOST_APART = 0.22  # of the distance between two places on the axis: that of two lines
+_TOGETHER = 0.7  # that of all lines
+
+
 def side_by_side(layout: FigureLayout, found: Sequence[Point], mark: Mark) -> list[Point]:
     """Shift the points of a line a little, so that lines do not hide each other."""
     shift = mark.place - (mark.of - 1) / 2
+    share = min(_MOST_APART, _TOGETHER / mark.of)
     places = sorted({at for panel in layout.panels for line in panel.lines for at in line.at})
     if len(places) < 2:  # noqa: PLR2004 - nothing lies between
         return [(at + 0.1 * shift, *rest) for at, *rest in found]  # type: ignore[misc]
     if layout.logarithmic:
-        factor = min(after / before for before, after in pairwise(places)) ** (0.14 * shift)
+        factor = min(after / before for before, after in pairwise(places)) ** (share * shift)
         return [(at * factor, value, low, high) for at, value, low, high in found]
-    apart = 0.14 * min(after - before for before, after in pairwise(places))
+    apart = share * min(after - before for before, after in pairwise(places))
     return [(at + apart * shift, value, low, high) for at, value, low, high in found]
 
 
@@ -444,7 +449,7 @@ def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str
             columnspacing=1.2,
             handletextpad=0.5,
         )
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 

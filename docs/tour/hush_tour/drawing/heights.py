@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 from hush_tour.laplace_law import LaplaceLaw
 from hush_tour.mixtures import HEIGHTS, density
 
@@ -38,7 +38,7 @@ def of_population(palette: Palette = LIGHT) -> "Figure":
         axes.set_yticks([])
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper left")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -74,7 +74,7 @@ def of_differences(drawn: _Array, marks: Sequence[tuple[float, str]], palette: P
         axes.set_title("How far apart two people are")
         axes.set_xlabel("|x − x′|, cm")
         axes.set_yticks([])
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -110,5 +110,5 @@ def of_errors(
         axes.set_xlabel("ε as it is written on the label")
         axes.set_ylabel("mean absolute error, cm")
         axes.legend(title="noise of scale Δ/ε, Δ =", loc="upper right")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 from hush_tour.laplace_law import LaplaceLaw
 from hush_tour.trusted_collector.gaussian import analytic_sigma, classical_sigma
 
@@ -27,7 +27,7 @@ def of_losses(palette: Palette = LIGHT) -> "Figure":
         axes.set_title("Randomized response: what a true answer costs")
         axes.set_xlabel("probability of the true answer")
         axes.set_ylabel("privacy loss ε")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -47,7 +47,7 @@ def of_laplace_and_normal(palette: Palette = LIGHT) -> "Figure":
         right.set_title("and heavier tails")
         logarithmic(right, "y")
         right.set_ylim(1e-7, 1)
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -67,7 +67,7 @@ def of_unequal_noise(n: int, epsilon: float, palette: Palette = LIGHT) -> "Figur
         axes.set_xlabel("released mean z")
         axes.set_ylabel("log-ratio of densities")
         axes.legend(loc="upper center")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -98,5 +98,5 @@ def of_calibrations(delta: float, palette: Palette = LIGHT) -> "Figure":
         axes.set_xlabel("ε")
         axes.set_ylabel("standard deviation")
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

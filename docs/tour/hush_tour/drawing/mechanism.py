@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_common.mechanisms import Laplace, RandomizedResponse
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 from hush_tour import needed
 from hush_tour.laplace_law import LaplaceLaw
 
@@ -29,7 +29,7 @@ def of_densities(laws: Sequence[tuple[str, LaplaceLaw]], title: str, palette: Pa
         axes.set_ylabel("density")
         axes.set_ylim(bottom=0)
         axes.legend(loc="upper right")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -52,7 +52,7 @@ def of_largest(drawn: NDArray[np.float64], marks: Mapping[str, float], palette: 
         axes.set_title("The largest error of 3143 counts, ε = 0.1")
         axes.set_xlabel("people")
         axes.set_ylabel("runs")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -68,7 +68,7 @@ def of_counts(labels: Sequence[str], true: Sequence[int], noisy: Sequence[float]
         axes.set_title("A histogram of a trusted collector")
         axes.set_ylabel("people")
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -96,5 +96,5 @@ def of_central_and_local(epsilon: Fraction, palette: Palette = LIGHT) -> "Figure
         axes.set_xlabel("people")
         axes.set_ylabel("root mean square error of a share")
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure

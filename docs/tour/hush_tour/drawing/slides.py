@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_simulations.display.style import LIGHT, Palette, canvas, logarithmic, styled
+from hush_simulations.display.style import LIGHT, Palette, canvas, finish, logarithmic, styled
 from hush_tour.laplace_law import LaplaceLaw
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def of_definitions(palette: Palette = LIGHT) -> "Figure":
         axes.set_xlabel("ε")
         axes.set_ylabel("largest ratio")
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -58,7 +58,7 @@ def of_sides(law: LaplaceLaw, uniform: _Array, drawn: _Array, palette: Palette =
             axes[1, place].set_title(name)
         for one in (axes[0, 0], axes[1, 0], axes[1, 1], axes[1, 2]):
             one.set_yticks([])
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -80,7 +80,7 @@ def of_memory(palette: Palette = LIGHT) -> "Figure":
             one.set_xlabel("x")
             one.set_ylim(0, 1.5)  # the legend stands above the curves
             one.set_yticks(np.linspace(0, 1, 6))
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -114,7 +114,7 @@ def of_ratio(two: tuple[LaplaceLaw, LaplaceLaw], epsilon: float, at: float, pale
         bottom.minorticks_off()
         bottom.set_title("Their ratio")
         bottom.set_xlabel("released value z")
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
 
 
@@ -140,5 +140,5 @@ def of_releases(true: float, releases: dict[str, _Array], palette: Palette = LIG
         axes.set_xlabel("released mean")
         axes.set_yticks([])
         axes.legend()
-        figure.draw_without_rendering()
+        finish(figure)
     return figure
