@@ -1,8 +1,9 @@
 """How numbers are written for people.
 
 Every figure is rounded once, from the exact value, half to even, so that the text is within half a unit of its last
-digit. Thousands are grouped by a space. `at_least`, `at_most` and `percent_at_most` round in one direction only, for
-bounds and promises: the text is never better than the truth.
+digit. Thousands are grouped by a space. A number below zero has a hyphen: people copy numbers from a terminal into
+programs, which read no other sign. Pages and pictures show a minus sign in its place. `at_least`, `at_most` and
+`percent_at_most` round in one direction only, for bounds and promises: the text is never better than the truth.
 """
 
 import math
