@@ -1,4 +1,4 @@
-// Bytes of MicroPython's heap that the port takes, in MicroPython for WebAssembly (as on a board, a pointer has 4 bytes):
+// Bytes of MicroPython's heap that the port takes, and its processor time, in MicroPython for WebAssembly (as on a board, a pointer has 4 bytes):
 //     node micropython_memory.mjs MODULE PORT TASK.json
 // MODULE is micropython.mjs of the npm package, PORT client/ports/micropython, and the task one about a number.
 import { randomBytes } from "node:crypto";
@@ -15,9 +15,11 @@ python.FS.writeFile("/task.json", payload);
 /** Run a step; print what is in use after it, and what it allocated in all. Garbage is collected only between steps. */
 function measure(what, step) {
   python.runPython("gc.collect()");
+  const before = process.cpuUsage();
   python.runPython(`before = gc.mem_alloc()\n${step}\nmade = gc.mem_alloc() - before`);
+  const { user } = process.cpuUsage(before);
   python.runPython("gc.collect()");
-  python.runPython(`print("${what}: in use", gc.mem_alloc(), "allocated", made)`);
+  python.runPython(`print("${what}: in use", gc.mem_alloc(), "allocated", made, "in ${Math.round(user / 1000)} ms")`);
 }
 
 python.registerJsModule("machine_random", { random: (size) => randomBytes(size).toString("hex") });

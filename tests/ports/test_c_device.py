@@ -71,16 +71,16 @@ def test_no_cut_makes_the_device_read_what_it_must_not(tmp_path: Path) -> None:
 
 SLIPS = {
     "a folded round is not marked": (
-        "        mark_folded(&device->account, one.round);\n    }\n    device->account.dropped",
+        "        mark_folded(&device->account, one->round);\n    }\n    device->account.dropped",
         "        (void)mark_folded;\n    }\n    device->account.dropped",
     ),
     "a folded round is not charged": (
-        "status = add_charge(&device->account, one.epsilon, one.divisor);\n        }\n        mark_folded",
+        "status = add_charge(&device->account, one->epsilon, one->divisor);\n        }\n        mark_folded",
         "(void)add_charge;\n        }\n        mark_folded",
     ),
     "a folded answer counts again": ("counts && !is_folded(&device->account, one.round)", "counts"),
     "an old answer that waits is not charged": (
-        "            status = fold_older(device, account, one.round);\n",
+        "            status = fold_older(device, account, one->round);\n",
         "            (void)fold_older;\n",
     ),
     "the account moves a round too little": ("account->window << shift", "account->window << (shift - 1)"),

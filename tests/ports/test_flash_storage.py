@@ -11,6 +11,8 @@ pytestmark = pytest.mark.slow
 
 MAIN = Path(__file__).parent / "flash_cuts.c"
 SOURCE = C_PORT / "hush_flash.c"
+SHARED = [str(C_PORT / "hush.c")]
+"""What it uses of the port."""
 GEOMETRIES = [(1, 1024, 2), (4, 1024, 3), (8, 1024, 2), (32, 2048, 2)]
 """The unit, the bytes of a page, and the number of pages."""
 
@@ -25,7 +27,7 @@ def run(program: Path, mode: str, seed: int, operations: int, geometry: Sequence
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("flash"), main=MAIN, library=SOURCE)
+    return compiled(tmp_path_factory.mktemp("flash"), main=MAIN, library=SOURCE, options=SHARED)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -51,7 +53,7 @@ def test_a_byte_that_changes_by_itself_is_never_read_as_another_record(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("geometry", [*GEOMETRIES, (2, 512, 5), (16, 4096, 2)])
 def test_cuts_and_damage_at_length(tmp_path: Path, geometry: tuple[int, int, int]) -> None:
-    fast = compiled(tmp_path, main=MAIN, library=SOURCE, sanitized=False)
+    fast = compiled(tmp_path, main=MAIN, library=SOURCE, sanitized=False, options=SHARED)
     for seed in range(100, 112):
         assert run(fast, "cuts", seed, 60, geometry) == ""
         assert run(fast, "runs", seed, 40_000, geometry) == ""
@@ -96,5 +98,5 @@ def test_a_mistake_in_the_storage_is_found(mistake: tuple[str, str, str], tmp_pa
     assert source.count(right) == 1
     changed = tmp_path / SOURCE.name
     changed.write_text(source.replace(right, wrong), encoding="utf-8")
-    program = compiled(tmp_path, main=MAIN, library=changed, sanitized=False)
+    program = compiled(tmp_path, main=MAIN, library=changed, sanitized=False, options=SHARED)
     assert run(program, mode, 1, 3000 if mode == "runs" else 60, (32, 1024, 2)) != ""

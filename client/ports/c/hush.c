@@ -1,14 +1,8 @@
 /* hush for devices that speak C; see hush.h. Written from docs/wire.md, which has the laws and their proofs. */
-#include "hush.h"
+#include "hush_inside.h"
 
 #include <limits.h>
 #include <string.h>
-
-#if defined(__GNUC__)
-#define APART __attribute__((noinline)) /* its numbers are on the stack only while it runs */
-#else
-#define APART
-#endif
 
 /* What the build has, as constants: the compiler checks all code, and drops what is never reached. */
 enum {
@@ -36,6 +30,119 @@ static bool is_by(const hush_task *task, hush_mechanism mechanism)
 }
 
 _Static_assert(CHAR_BIT == 8 && INT_MAX >= 0x7fffffff, "needs bytes of 8 bits and an int of 32");
+
+/* ---- what a C library has, in fewer bytes */
+
+size_t hush_length(const char *text)
+{
+    const char *end = text;
+    while (*end) {
+        end++;
+    }
+    return (size_t)(end - text);
+}
+
+APART void hush_copy(void *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+bool hush_is_equal(const char *a, const char *b)
+{
+    while (*a && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+bool hush_is_same(const void *a, const void *b, size_t size)
+{
+    const uint8_t *x = a, *y = b;
+    while (size && *x++ == *y++) {
+        size--;
+    }
+    return !size;
+}
+
+bool hush_is_one_of(char c, const char *letters)
+{
+    while (*letters && *letters != c) {
+        letters++;
+    }
+    return *letters != 0;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static size_t digits_of(const char *text)
+{
+    size_t count = 0;
+    while (is_digit(text[count])) {
+        count++;
+    }
+    return count;
+}
+
+bool hush_is_name(const char *text, size_t most, const char *others)
+{
+    size_t size = 0;
+    while (is_digit(text[size]) || (text[size] >= 'a' && text[size] <= 'z') || hush_is_one_of(text[size], others)) {
+        size++;
+    }
+    return size >= 1 && size <= most && !text[size];
+}
+
+uint64_t hush_divide(uint64_t a, uint64_t by, uint64_t *rest)
+{
+    uint64_t left = 0;
+    for (int bit = 0; bit < 64; bit++) {
+        left = left << 1 | a >> 63;
+        a <<= 1;
+        if (left >= by) {
+            left -= by;
+            a |= 1;
+        }
+    }
+    if (rest) {
+        *rest = left;
+    }
+    return a;
+}
+
+void hush_put(uint8_t *at, size_t bytes, uint64_t value)
+{
+    while (bytes--) {
+        at[bytes] = (uint8_t)value;
+        value >>= 8;
+    }
+}
+
+uint64_t hush_get(const uint8_t *at, size_t bytes)
+{
+    uint64_t value = 0;
+    while (bytes--) {
+        value = value << 8 | *at++;
+    }
+    return value;
+}
+
+void hush_spell(char *out, const uint8_t *bytes, size_t count)
+{
+    for (; count; count--, bytes++) {
+        *out++ = "0123456789abcdef"[*bytes >> 4];
+        *out++ = "0123456789abcdef"[*bytes & 15];
+    }
+    *out = 0;
+}
+
+int64_t hush_later(int64_t moment, int64_t by)
+{
+    return moment > INT64_MAX - by ? INT64_MAX : moment + by;
+}
 
 /* ---- unsigned integers of up to 2560 bits: enough for the difference of any two binary64 numbers
  *
@@ -241,9 +348,16 @@ static void big_divide_small(big *a, uint32_t by, bool up)
 {
     uint64_t rest = 0;
     for (size_t i = a->used; i-- > 0;) {
-        rest = rest << 32 | a->limb[i];
-        a->limb[i] = (uint32_t)(rest / by);
-        rest %= by;
+        uint32_t limb = a->limb[i];
+        for (int bit = 0; bit < 32; bit++) {
+            rest = rest << 1 | limb >> 31;
+            limb <<= 1;
+            if (rest >= by) {
+                rest -= by;
+                limb |= 1;
+            }
+        }
+        a->limb[i] = limb;
     }
     big_trim(a);
     big_add_small(a, up && rest);
@@ -315,7 +429,7 @@ static void wide_multiply_add(wide *a, uint32_t by, const wide *b)
 }
 
 /* a -= b, which is not larger. */
-static void wide_subtract(wide *a, const wide *b)
+APART static void wide_subtract(wide *a, const wide *b)
 {
     uint64_t borrow = 0;
     for (size_t i = 0; i < WIDE_LIMBS; i++) {
@@ -348,11 +462,6 @@ static wide wide_of(const big *a)
 }
 
 /* ---- decimal text to binary64, correctly rounded, without a float: the same number on every machine */
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 /* numerator / denominator to the nearest binary64, ties to even, both of which are used up; false if it overflows or
  * cannot be computed. */
@@ -806,12 +915,11 @@ static uint32_t turned(uint32_t x, unsigned by)
     return x >> by | x << (32 - by);
 }
 
-static void sha_block(uint32_t state[8], const uint8_t block[64])
+APART static void sha_block(uint32_t state[8], const uint8_t block[64])
 {
     uint32_t w[64], v[8];
     for (size_t i = 0; i < 16; i++) {
-        w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 | (uint32_t)block[4 * i + 2] << 8 |
-               block[4 * i + 3];
+        w[i] = (uint32_t)hush_get(block + 4 * i, 4);
     }
     for (size_t i = 16; i < 64; i++) {
         uint32_t a = turned(w[i - 15], 7) ^ turned(w[i - 15], 18) ^ w[i - 15] >> 3;
@@ -824,9 +932,13 @@ static void sha_block(uint32_t state[8], const uint8_t block[64])
         uint32_t a = turned(v[0], 2) ^ turned(v[0], 13) ^ turned(v[0], 22);
         uint32_t first = v[7] + e + ((v[4] & v[5]) ^ (~v[4] & v[6])) + SHA_ROUND[i] + w[i];
         uint32_t second = a + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += first;
-        v[0] = first + second;
+        v[3] += first;
+        for (size_t j = 0; j < 8; j++) { /* each takes the place of the next */
+            const uint32_t moved = v[j];
+            v[j] = first;
+            first = moved;
+        }
+        v[0] += second;
     }
     for (size_t i = 0; i < 8; i++) {
         state[i] += v[i];
@@ -837,34 +949,28 @@ void hush_digest(const uint8_t *payload, size_t size, uint8_t digest[HUSH_DIGEST
 {
     uint32_t state[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    uint8_t last[128] = {0};
-    size_t whole = size / 64 * 64, rest = size - whole, tail = rest < 56 ? 64 : 128;
-    for (size_t at = 0; at < whole; at += 64) {
-        sha_block(state, payload + at);
+    uint8_t block[64];
+    const size_t end = (size + 8) / sizeof block * sizeof block + sizeof block; /* of the padded payload */
+    for (size_t at = 0; at < end; at += sizeof block) {
+        const size_t left = at < size ? size - at : 0, whole = left < sizeof block ? left : sizeof block;
+        memset(block, 0, sizeof block);
+        if (whole) {
+            memcpy(block, payload + at, whole);
+        }
+        if (at + whole == size && whole < sizeof block) {
+            block[whole] = 0x80;
+        }
+        if (at + sizeof block == end) {
+            hush_put(block + 56, 8, (uint64_t)size * 8);
+        }
+        sha_block(state, block);
     }
-    if (rest) {
-        memcpy(last, payload + whole, rest);
-    }
-    last[rest] = 0x80;
     for (size_t i = 0; i < 8; i++) {
-        last[tail - 1 - i] = (uint8_t)((uint64_t)size * 8 >> 8 * i);
-    }
-    for (size_t at = 0; at < tail; at += 64) {
-        sha_block(state, last + at);
-    }
-    for (size_t i = 0; i < HUSH_DIGEST_BYTES; i++) {
-        digest[i] = (uint8_t)(state[i / 4] >> (24 - 8 * (i % 4)));
+        hush_put(digest + 4 * i, 4, state[i]);
     }
 }
 
 /* ---- the wire */
-
-static void put_big_endian(uint8_t *out, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) {
-        out[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
-    }
-}
 
 hush_status hush_encode_frame(const uint8_t *digest, uint32_t round, const uint8_t *ids, const int64_t *bodies,
                               size_t width, size_t count, uint8_t *out, size_t capacity, size_t *size)
@@ -877,17 +983,15 @@ hush_status hush_encode_frame(const uint8_t *digest, uint32_t round, const uint8
         return HUSH_SPACE;
     }
     uint8_t *at = out;
-    put_big_endian(at, 2, 1); /* version */
-    put_big_endian(at + 1, 0, 1);
-    put_big_endian(at + 2, 8 * width, 2);
-    memcpy(at + 4, digest, HUSH_REPORT_DIGEST_BYTES);
-    put_big_endian(at + 4 + HUSH_REPORT_DIGEST_BYTES, round, 4);
+    hush_put(at, 4, UINT32_C(2) << 24 | (uint32_t)(8 * width)); /* the version, and how long a body is */
+    hush_copy(at + 4, digest, HUSH_REPORT_DIGEST_BYTES);
+    hush_put(at + 4 + HUSH_REPORT_DIGEST_BYTES, 4, round);
     at += HUSH_HEADER_BYTES;
     for (size_t report = 0; report < count; report++) {
-        memcpy(at, ids + HUSH_ID_BYTES * report, HUSH_ID_BYTES);
+        hush_copy(at, ids + HUSH_ID_BYTES * report, HUSH_ID_BYTES);
         at += HUSH_ID_BYTES;
         for (size_t i = 0; i < width; i++, at += 8) {
-            put_big_endian(at, (uint64_t)bodies[width * report + i], 8);
+            hush_put(at, 8, (uint64_t)bodies[width * report + i]);
         }
     }
     *size = (size_t)(at - out);
@@ -902,24 +1006,12 @@ typedef struct {
 
 static void put_text(writer *to, const char *text)
 {
-    size_t size = strlen(text);
+    size_t size = hush_length(text);
     to->full = to->full || to->capacity - to->size < size;
     if (!to->full) {
         memcpy(to->out + to->size, text, size);
         to->size += size;
     }
-}
-
-/* By hand: the printf of a small libc may not know 64 bits, and would say nothing. */
-static void put_number(writer *to, uint64_t value, bool negative)
-{
-    char digits[21], *at = digits + sizeof digits - 1;
-    *at = 0;
-    do {
-        *--at = (char)('0' + value % 10);
-    } while (value /= 10);
-    put_text(to, negative ? "-" : "");
-    put_text(to, at);
 }
 
 /* A number of at most 243 digits, which is used up. */
@@ -934,39 +1026,45 @@ static void put_big(writer *to, big *value)
         part[count++] = low - value->limb[0] * unit;
     } while (value->used && count < sizeof part / sizeof *part);
     to->full = to->full || value->used || value->broken;
-    put_number(to, part[--count], false);
-    while (count) {
-        char digits[10] = {0};
+    for (bool is_first = true; count; is_first = false) {
+        char digits[10] = {0}, *at = digits;
         uint32_t rest = part[--count];
         for (size_t place = 9; place-- > 0; rest /= 10) {
             digits[place] = (char)('0' + rest % 10);
         }
-        put_text(to, digits);
+        while (is_first && *at == '0' && at[1]) {
+            at++;
+        }
+        put_text(to, at);
     }
 }
 
-static void put_hex(writer *to, const uint8_t *bytes, size_t count)
+/* By hand: the printf of a small libc may not know 64 bits, and would say nothing. */
+static void put_number(writer *to, uint64_t value, bool negative)
 {
-    for (size_t i = 0; i < count; i++) {
-        char pair[3] = {"0123456789abcdef"[bytes[i] >> 4], "0123456789abcdef"[bytes[i] & 15], 0};
-        put_text(to, pair);
-    }
+    big digits;
+    big_set(&digits, value);
+    put_text(to, negative ? "-" : "");
+    put_big(to, &digits);
 }
+
+static void put_hex(writer *to, const uint8_t *bytes)
+{
+    char text[2 * HUSH_ID_BYTES + 1];
+    hush_spell(text, bytes, HUSH_ID_BYTES);
+    put_text(to, text);
+}
+
+_Static_assert(HUSH_ID_BYTES == (int)HUSH_REPORT_DIGEST_BYTES, "both are put by the same function");
 
 static bool is_task_id(const char *text)
 {
-    size_t size = strlen(text);
-    if (size < 1 || size > 64 || *text == '-') {
-        return false;
-    }
-    return strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == size;
+    return *text != '-' && hush_is_name(text, 64, "-");
 }
 
 static bool is_sender(const char *text)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@:-";
-    size_t size = strlen(text);
-    return size >= 1 && size <= 128 && strspn(text, letters) == size && !strchr("._@:-", *text);
+    return !hush_is_one_of(*text, "._@:-") && hush_is_name(text, 128, "ABCDEFGHIJKLMNOPQRSTUVWXYZ._@:-");
 }
 
 hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_t round, const uint8_t *id,
@@ -980,11 +1078,11 @@ hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_
     put_text(&to, "{\"v\":2,\"task\":\"");
     put_text(&to, task_id);
     put_text(&to, "\",\"digest\":\"");
-    put_hex(&to, digest, HUSH_REPORT_DIGEST_BYTES);
+    put_hex(&to, digest);
     put_text(&to, "\",\"round\":");
     put_number(&to, round, false);
     put_text(&to, ",\"id\":\"");
-    put_hex(&to, id, HUSH_ID_BYTES);
+    put_hex(&to, id);
     put_text(&to, "\",\"body\":[");
     for (size_t i = 0; i < width; i++) {
         put_text(&to, i ? "," : "");
@@ -995,21 +1093,33 @@ hush_status hush_encode_json(const char *task_id, const uint8_t *digest, uint32_
     return to.full ? HUSH_SPACE : HUSH_OK;
 }
 
-hush_status hush_report_topic(const char *task_id, const char *sender, char *out, size_t capacity)
+/* hush/v1/KIND/TASK, of a report with its sender. */
+static hush_status put_topic(const char *kind, const char *task_id, const char *sender, char *out, size_t capacity)
 {
-    if (!task_id || !sender || !out || !is_task_id(task_id) || !is_sender(sender)) {
+    if (!task_id || !sender || !out || !is_task_id(task_id)) {
         return HUSH_ARGUMENT;
     }
     if (!capacity) {
         return HUSH_SPACE;
     }
     writer to = {out, capacity - 1, 0, false};
-    put_text(&to, "hush/v1/reports/");
+    put_text(&to, "hush/v1/");
+    put_text(&to, kind);
     put_text(&to, task_id);
-    put_text(&to, "/");
+    put_text(&to, *sender ? "/" : "");
     put_text(&to, sender);
     out[to.size] = 0;
     return to.full ? HUSH_SPACE : HUSH_OK;
+}
+
+hush_status hush_report_topic(const char *task_id, const char *sender, char *out, size_t capacity)
+{
+    return sender && is_sender(sender) ? put_topic("reports/", task_id, sender, out, capacity) : HUSH_ARGUMENT;
+}
+
+hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity)
+{
+    return put_topic("recalls/", task_id, "", out, capacity);
 }
 
 /* ---- reading a task: only what is understood completely; everything else is refused */
@@ -1020,7 +1130,7 @@ typedef struct {
 
 static void skip_space(reader *from)
 {
-    while (from->at < from->end && memchr(" \t\r\n", *from->at, 4)) {
+    while (from->at < from->end && hush_is_one_of(*from->at, " \t\r\n")) {
         from->at++;
     }
 }
@@ -1036,24 +1146,29 @@ static bool take(reader *from, char symbol)
     return true;
 }
 
-/* Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list. */
-static const uint32_t UNPRINTABLE[][2] = {
-    {0x7f, 0xa0},       {0xad, 0xad},       {0x600, 0x605},     {0x61c, 0x61c},       {0x6dd, 0x6dd},
-    {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},     {0x1680, 0x1680},     {0x180e, 0x180e},
-    {0x2000, 0x200f},   {0x2028, 0x202f},   {0x205f, 0x206f},   {0x3000, 0x3000},     {0xd800, 0xf8ff},
-    {0xfdd0, 0xfdef},   {0xfeff, 0xfeff},   {0xfff0, 0xfffb},   {0x110bd, 0x110bd},   {0x110cd, 0x110cd},
-    {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe00ff},   {0xe01f0, 0xe0fff},
-    {0xf0000, 0x10ffff},
+/* Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
+ * From the end of one range to the first and the end of the next, in seven bits a byte, the last of which has the eighth. */
+static const uint8_t UNPRINTABLE[] = {
+    0xff, 0xa2, 0x8c, 0x81, 0x0a, 0xd2, 0x86, 0x96, 0x81, 0x01, 0xc0, 0x81, 0xb1, 0x81, 0x03, 0x80, 0x82, 0xd0, 0x81,
+    0x1b, 0x9d, 0x81, 0x03, 0x8d, 0x81, 0x0f, 0xf1, 0x90, 0x98, 0x88, 0xaf, 0x91, 0x1f, 0x90, 0x81, 0x02, 0x4f, 0xff,
+    0x42, 0x80, 0x09, 0xd0, 0xa0, 0x02, 0x8f, 0x81, 0x01, 0xf0, 0x8c, 0x21, 0xc1, 0x81, 0x8f, 0x81, 0x46, 0xe2, 0x90,
+    0x02, 0x10, 0xe0, 0x84, 0x29, 0xcf, 0x88, 0x30, 0x5d, 0x85, 0x02, 0x80, 0x01, 0xf0, 0x1c, 0x90, 0x03, 0x60, 0x80,
+    0x08, 0x00, 0x80,
 };
 
 static bool is_printable(uint32_t point)
 {
-    for (size_t i = 0; i < sizeof UNPRINTABLE / sizeof *UNPRINTABLE; i++) {
-        if (point >= UNPRINTABLE[i][0] && point <= UNPRINTABLE[i][1]) {
-            return false;
+    uint32_t end = 0, step = 0;
+    bool is_inside = true;
+    for (size_t i = 0; i < sizeof UNPRINTABLE && end <= point; i++) {
+        step = step << 7 | (UNPRINTABLE[i] & 0x7fu);
+        if (UNPRINTABLE[i] & 0x80) {
+            end += step;
+            step = 0;
+            is_inside = !is_inside;
         }
     }
-    return (point & 0xfffe) != 0xfffe; /* the last two of each plane are no characters */
+    return !is_inside && (point & 0xfffe) != 0xfffe; /* the last two of each plane are no characters */
 }
 
 /* Whether it is UTF-8 without a character that is not printable. Those below a space are white space between words;
@@ -1096,7 +1211,7 @@ static hush_status read_line(reader *from, size_t most, const char **text, size_
         if ((unsigned char)*from->at < 0x20) {
             return HUSH_MALFORMED;
         }
-        if (*from->at == '\\' && (++from->at == from->end || !memchr("\"\\", *from->at, 2))) {
+        if (*from->at == '\\' && (++from->at == from->end || !hush_is_one_of(*from->at, "\"\\"))) {
             return HUSH_TASK;
         }
     }
@@ -1117,12 +1232,12 @@ static hush_status read_word(reader *from, char *out, size_t capacity)
     if (status != HUSH_OK) {
         return status;
     }
-    if (size >= capacity || (size && memchr(text, '\\', size))) {
+    if (size >= capacity) {
         return HUSH_TASK;
     }
     memcpy(out, text, size);
     out[size] = 0;
-    return HUSH_OK;
+    return hush_is_one_of('\\', out) ? HUSH_TASK : HUSH_OK;
 }
 
 /* The characters of a JSON number, shorter than `capacity`. */
@@ -1131,7 +1246,7 @@ static hush_status read_number_text(reader *from, char *out, size_t capacity)
     skip_space(from);
     size_t size = 0;
     *out = 0;
-    while (size < (size_t)(from->end - from->at) && from->at[size] && strchr("+-.0123456789eE", from->at[size])) {
+    while (size < (size_t)(from->end - from->at) && hush_is_one_of(from->at[size], "+-.0123456789eE")) {
         size++;
     }
     if (!size || size >= capacity) {
@@ -1141,7 +1256,7 @@ static hush_status read_number_text(reader *from, char *out, size_t capacity)
     out[size] = 0;
     from->at += size;
     const char *digits = out + (*out == '-');
-    const char *point = digits + strspn(digits, "0123456789");
+    const char *point = digits + digits_of(digits);
     if (point == digits || (*digits == '0' && point - digits > 1) || (*point == '.' && !is_digit(point[1]))) {
         return HUSH_MALFORMED; /* what JSON has no room for and decimal text has */
     }
@@ -1155,24 +1270,28 @@ static hush_status read_bound(reader *from, hush_number *out)
     if (status != HUSH_OK) {
         return status;
     }
-    return read_decimal(text, strlen(text), out) && out->exponent != BEYOND ? HUSH_OK : HUSH_TASK;
+    return read_decimal(text, hush_length(text), out) && out->exponent != BEYOND ? HUSH_OK : HUSH_TASK;
 }
 
-static hush_status read_count(reader *from, uint64_t most, uint64_t *out)
+/* An integer from 0 to 2^53 - 1. */
+static hush_status read_natural(reader *from, uint64_t *out)
 {
     char text[18];
     hush_status status = read_number_text(from, text, sizeof text);
     *out = 0;
-    if (status != HUSH_OK) {
-        return status;
-    }
-    for (const char *at = text; *at; at++) {
-        if (!is_digit(*at)) {
-            return HUSH_TASK;
-        }
+    for (const char *at = text; *at && status == HUSH_OK; at++) {
+        status = is_digit(*at) ? HUSH_OK : HUSH_TASK;
         *out = 10 * *out + (uint64_t)(*at - '0');
     }
-    return *out >= 1 && *out <= most ? HUSH_OK : HUSH_TASK;
+    return status == HUSH_OK && *out >> 53 ? HUSH_TASK : status;
+}
+
+static hush_status read_count(reader *from, uint32_t most, uint32_t *out)
+{
+    uint64_t count = 0;
+    hush_status status = read_natural(from, &count);
+    *out = (uint32_t)count;
+    return status != HUSH_OK || (count >= 1 && count <= most) ? status : HUSH_TASK;
 }
 
 /* Text as hush publishes it, or a JSON integer; never a float, because 0.1 is not one tenth. */
@@ -1183,40 +1302,41 @@ static hush_status read_epsilon_text(reader *from, char *out, size_t capacity)
         return read_word(from, out, capacity);
     }
     hush_status status = read_number_text(from, out, capacity);
-    return status == HUSH_OK && strspn(out, "0123456789") != strlen(out) ? HUSH_EPSILON : status;
-}
-
-static bool two_digits(const char *text, int most, int *out)
-{
-    *out = 10 * (text[0] - '0') + (text[1] - '0');
-    return is_digit(text[0]) && is_digit(text[1]) && *out <= most;
+    return status == HUSH_OK && out[digits_of(out)] ? HUSH_EPSILON : status;
 }
 
 /* "2026-01-31T23:00:00Z", as hush publishes it, to Unix seconds. */
 static hush_status read_moment(reader *from, int64_t *out)
 {
-    static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+    enum { CENTURY, YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, PARTS };
+    static const char ends[PARTS] = {0, '-', '-', 'T', ':', ':', 'Z'};
+    static const uint8_t most[PARTS] = {99, 99, 12, 31, 23, 59, 59};
     char text[24];
-    int century, year, month, day, hour, minute, second;
+    const char *at = text;
+    int part[PARTS];
     hush_status status = read_word(from, text, sizeof text);
     if (status != HUSH_OK) {
         return status;
     }
-    if (strlen(text) != 20 || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
-        text[16] != ':' || text[19] != 'Z' || !two_digits(text, 99, &century) || !two_digits(text + 2, 99, &year) ||
-        !two_digits(text + 5, 12, &month) || !two_digits(text + 8, 31, &day) || !two_digits(text + 11, 23, &hour) ||
-        !two_digits(text + 14, 59, &minute) || !two_digits(text + 17, 59, &second)) {
+    for (int i = 0; i < PARTS; i++) {
+        if (!is_digit(at[0]) || !is_digit(at[1])) {
+            return HUSH_TASK;
+        }
+        part[i] = 10 * (at[0] - '0') + (at[1] - '0');
+        at += 2;
+        if (part[i] > most[i] || (ends[i] && *at++ != ends[i])) {
+            return HUSH_TASK;
+        }
+    }
+    const int year = 100 * part[CENTURY] + part[YEAR], past = year - 1, month = part[MONTH], day = part[DAY];
+    const bool leap = ((part[YEAR] ? part[YEAR] : part[CENTURY]) & 3) == 0;
+    const int length = month == 2 ? 28 + leap : 30 + ((month + month / 8) & 1);
+    if (*at || year < 1 || month < 1 || day < 1 || day > length) {
         return HUSH_TASK;
     }
-    year += 100 * century;
-    const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    if (year < 1 || month < 1 || day < 1 || day > before[month] - before[month - 1] + (leap && month == 2)) {
-        return HUSH_TASK;
-    }
-    const int past = year - 1;
-    const int64_t days = 365 * (int64_t)past + past / 4 - past / 100 + past / 400 + before[month - 1] +
-                         (leap && month > 2) + day - 1;
-    *out = (days - 719162) * 86400 + hour * 3600 + minute * 60 + second;
+    const int before = (367 * month - 362) / 12 - (month > 2 ? 2 - leap : 0); /* days of the months before */
+    const int days = 365 * past + past / 4 - past / 100 + past / 100 / 4 + before + day;
+    *out = (days - 719163) * INT64_C(86400) + part[HOUR] * 3600 + part[MINUTE] * 60 + part[SECOND];
     return HUSH_OK;
 }
 
@@ -1224,25 +1344,27 @@ static const int64_t LONGEST_LENGTH = INT64_C(86399999913600); /* seconds: 999 9
 static const int64_t LONGEST_POLICY = INT64_C(315360000);      /* 3650 days */
 
 /* "30d", as hush publishes a length of time, in seconds. */
-static hush_status read_length(reader *from, int64_t most, int64_t *out)
+static hush_status read_length(reader *from, int64_t *out, int64_t most)
 {
-    static const char units[] = "smhdw";
-    static const int64_t seconds[] = {1, 60, 3600, 86400, 604800};
+    static const char units[5] = {'s', 'm', 'h', 'd', 'w'};
+    static const uint32_t seconds[5] = {1, 60, 3600, 86400, 604800};
     char word[11];
     int64_t count = 0;
-    const char *at = word;
+    size_t digits = 0, unit = 0;
     hush_status status = read_word(from, word, sizeof word);
     if (status != HUSH_OK) {
         return status;
     }
-    while (is_digit(*at)) {
-        count = 10 * count + (*at++ - '0');
+    for (; is_digit(word[digits]); digits++) {
+        count = 10 * count + (word[digits] - '0');
     }
-    const char *unit = *at ? strchr(units, *at) : NULL;
-    if (*word == '0' || at == word || at - word > 9 || !unit || at[1] || count * seconds[unit - units] > most) {
+    while (unit < 5 && units[unit] != word[digits]) {
+        unit++;
+    }
+    if (*word == '0' || !digits || digits > 9 || unit == 5 || word[digits + 1] || count * seconds[unit] > most) {
         return HUSH_TASK;
     }
-    *out = count * seconds[unit - units];
+    *out = count * seconds[unit];
     return HUSH_OK;
 }
 
@@ -1258,8 +1380,8 @@ static hush_status read_integer(reader *from, bool *negative, wide *out)
         return status;
     }
     const char *digits = text + *negative;
-    const size_t size = strlen(digits);
-    if (strspn(digits, "0123456789") != size || size > 39) { /* 2^128 has 39 */
+    const size_t size = digits_of(digits);
+    if (digits[size] || size > 39) { /* 2^128 has 39 */
         return HUSH_TASK;
     }
     for (; *digits; digits++) {
@@ -1292,53 +1414,54 @@ static hush_status read_list(reader *from, element_reader read, void *to, uint32
     return take(from, ']') ? HUSH_OK : HUSH_MALFORMED;
 }
 
-enum { /* the fields of a task and of the objects in it, as bits, in the order of the names */
-    FIELD_ID = 1 << 0, FIELD_TITLE = 1 << 1, FIELD_PURPOSE = 1 << 2, FIELD_EPSILON = 1 << 3, FIELD_MECHANISM = 1 << 4,
-    FIELD_DOMAIN = 1 << 5, FIELD_ROUNDS = 1 << 6, FIELD_LEVELS = 1 << 7, FIELD_ENROLLED = 1 << 8,
-    FIELD_OPENS = 1 << 9, FIELD_CLOSES = 1 << 10, FIELD_RELEASE_FROM = 1 << 11, FIELD_RELEASE_EVERY = 1 << 12,
-    FIELD_RETENTION = 1 << 13, FIELD_SIZE = 1 << 14, FIELD_SAMPLED = 1 << 15, FIELD_TABLE = 1 << 16,
-    FIELD_COINS = 1 << 17, FIELD_ROUND_EVERY = 1 << 18, FIELD_REPEAT = 1 << 19, FIELD_OFFERS = 1 << 20,
-    TASK_FIELDS = 21,
-    FIELD_LOWER = 1 << 0, FIELD_UPPER = 1 << 1, FIELD_OUTSIDE = 1 << 2, FIELD_UNIT = 1 << 3, FIELD_NAME = 1 << 4,
-    FIELD_KIND = 1 << 4, FIELD_LABELS = 1 << 5, FIELD_OTHER = 1 << 6, FIELD_COORDINATES = 1 << 7,
-    COORDINATE_FIELDS = 5, DOMAIN_FIELDS = 8,
-    FIELD_POSITIONS = 1 << 0, FIELD_TABLE_UNIT = 1 << 1, FIELD_WEIGHTS = 1 << 2, TABLE_FIELDS = 3,
-    FIELD_TRUTH = 1 << 0, FIELD_YES = 1 << 1, COINS_FIELDS = 2
+/* The fields of a task and of the objects in it, in the order of their names. */
+enum {
+    FIELD_ID, FIELD_TITLE, FIELD_PURPOSE, FIELD_EPSILON, FIELD_MECHANISM, FIELD_DOMAIN, FIELD_ROUNDS, FIELD_LEVELS,
+    FIELD_ENROLLED, FIELD_OPENS, FIELD_CLOSES, FIELD_RELEASE_FROM, FIELD_RELEASE_EVERY, FIELD_RETENTION, FIELD_SIZE,
+    FIELD_SAMPLED, FIELD_TABLE, FIELD_COINS, FIELD_ROUND_EVERY, FIELD_REPEAT, FIELD_OFFERS
 };
+enum {
+    FIELD_LOWER, FIELD_UPPER, FIELD_OUTSIDE, FIELD_UNIT, FIELD_KIND, FIELD_LABELS, FIELD_OTHER, FIELD_COORDINATES,
+    FIELD_NAME = FIELD_KIND
+};
+enum { FIELD_POSITIONS, FIELD_TABLE_UNIT, FIELD_WEIGHTS };
+enum { FIELD_TRUTH, FIELD_YES };
 
-static const char *const TASK_NAMES[TASK_FIELDS] = {
-    "id", "title", "purpose", "epsilon", "mechanism", "domain", "rounds", "levels", "enrolled", "opens", "closes",
-    "release_from", "release_every", "retention", "size", "sampled", "table", "coins", "round_every", "repeat",
-    "offers"};
-static const char *const DOMAIN_NAMES[DOMAIN_FIELDS] = {"lower", "upper", "outside", "unit",
-                                                        "kind", "labels", "other", "coordinates"};
-static const char *const COORDINATE_NAMES[COORDINATE_FIELDS] = {"lower", "upper", "outside", "unit", "name"};
-static const char *const TABLE_NAMES[TABLE_FIELDS] = {"positions", "unit", "weights"};
-static const char *const COINS_NAMES[COINS_FIELDS] = {"truth", "yes"};
+#define BIT(field) (1u << (field)) /* of a set of fields */
 
-/* The bit of the next field, its name and colon taken: unknown once only, and known fields at most once. */
-static hush_status read_name(reader *from, const char *const *names, size_t count, unsigned *seen, unsigned *field)
+/* Names are one text each, which ends with an empty name: a table of pointers would be as long again. */
+static const char TASK_NAMES[] =
+    "id\0title\0purpose\0epsilon\0mechanism\0domain\0rounds\0levels\0enrolled\0opens\0closes\0release_from\0"
+    "release_every\0retention\0size\0sampled\0table\0coins\0round_every\0repeat\0offers\0";
+static const char DOMAIN_NAMES[] = "lower\0upper\0outside\0unit\0kind\0labels\0other\0coordinates\0";
+static const char COORDINATE_NAMES[] = "lower\0upper\0outside\0unit\0name\0";
+static const char TABLE_NAMES[] = "positions\0unit\0weights\0";
+static const char COINS_NAMES[] = "truth\0yes\0";
+
+static const char *after(const char *text)
 {
-    char name[16];
-    hush_status status = read_word(from, name, sizeof name);
-    if (status != HUSH_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(name, names[i]) == 0 && !(*seen & 1u << i)) {
-            *field = 1u << i;
-            *seen |= *field;
-            return take(from, ':') ? HUSH_OK : HUSH_MALFORMED;
+    return text + hush_length(text) + 1;
+}
+
+/* The place of a word among names; HUSH_TASK and their number if it is not one of them. */
+static hush_status read_choice(reader *from, const char *names, unsigned *place)
+{
+    char word[24];
+    *place = 0;
+    hush_status status = read_word(from, word, sizeof word);
+    for (; status == HUSH_OK && *names; names = after(names), ++*place) {
+        if (hush_is_equal(word, names)) {
+            return HUSH_OK;
         }
     }
-    return HUSH_TASK;
+    return status == HUSH_OK ? HUSH_TASK : status;
 }
 
 /* A field of an object, its name and colon taken. */
 typedef hush_status (*member_reader)(reader *from, unsigned field, void *to);
 
-static hush_status read_object(reader *from, const char *const *names, size_t count, member_reader read, void *to,
-                               unsigned *seen)
+/* Every field is known, and there at most once: `seen` has their bits. */
+static hush_status read_object(reader *from, const char *names, member_reader read, void *to, unsigned *seen)
 {
     unsigned field = 0;
     *seen = 0;
@@ -1346,8 +1469,15 @@ static hush_status read_object(reader *from, const char *const *names, size_t co
         return HUSH_TASK;
     }
     do {
-        hush_status status = read_name(from, names, count, seen, &field);
+        hush_status status = read_choice(from, names, &field);
+        if (status == HUSH_OK && *seen & BIT(field)) {
+            status = HUSH_TASK;
+        }
+        if (status == HUSH_OK && !take(from, ':')) {
+            status = HUSH_MALFORMED;
+        }
         if (status == HUSH_OK) {
+            *seen |= BIT(field);
             status = read(from, field, to);
         }
         if (status != HUSH_OK) {
@@ -1355,6 +1485,18 @@ static hush_status read_object(reader *from, const char *const *names, size_t co
         }
     } while (take(from, ','));
     return take(from, '}') ? HUSH_OK : HUSH_MALFORMED;
+}
+
+/* The same, and nothing else. */
+static hush_status read_document(reader *from, const char *names, member_reader read, void *to, unsigned *seen)
+{
+    skip_space(from);
+    if (from->at == from->end || *from->at != '{') {
+        return HUSH_MALFORMED;
+    }
+    hush_status status = read_object(from, names, read, to, seen);
+    skip_space(from);
+    return status != HUSH_OK || from->at == from->end ? status : HUSH_MALFORMED;
 }
 
 typedef struct {
@@ -1370,12 +1512,12 @@ typedef struct {
     kind kind;
     unsigned seen;
     uint32_t offers, levels, sizes, positions, rows;
-    uint64_t largest_size;
+    uint32_t largest_size;
     wide total; /* of a row of the table */
 } draft;
 
 /* Where the next thing is in the JSON. */
-static uint32_t place_of(reader *from, const draft *made)
+APART static uint32_t place_of(reader *from, const draft *made)
 {
     skip_space(from);
     return (uint32_t)(from->at - made->json);
@@ -1384,6 +1526,14 @@ static uint32_t place_of(reader *from, const draft *made)
 static reader read_again(const hush_task *task, uint32_t place)
 {
     return (reader){task->json + place, task->json + task->json_bytes};
+}
+
+/* Reads a list of the task again. */
+static hush_status read_list_again(const hush_task *task, uint32_t place, element_reader read, void *to)
+{
+    uint32_t count = 0;
+    reader from = read_again(task, place);
+    return read_list(&from, read, to, &count);
 }
 
 /* ---- what a domain has */
@@ -1405,7 +1555,7 @@ static hush_status read_label(reader *from, span *out)
 
 static bool is_same(const span *a, const span *b)
 {
-    return a->size == b->size && (!a->size || memcmp(a->at, b->at, a->size) == 0); /* their escapes leave no choice */
+    return a->size == b->size && hush_is_same(a->at, b->at, a->size); /* their escapes leave no choice */
 }
 
 typedef struct {
@@ -1416,7 +1566,7 @@ typedef struct {
 /* Bounds, and what number and coordinate have besides. */
 static hush_status read_range(reader *from, unsigned field, hush_number *lower, hush_number *upper)
 {
-    char word[16];
+    unsigned place = 0;
     span unit;
     switch (field) {
     case FIELD_LOWER:
@@ -1425,10 +1575,8 @@ static hush_status read_range(reader *from, unsigned field, hush_number *lower, 
         return read_bound(from, upper);
     case FIELD_UNIT:
         return read_line(from, 40, &unit.at, &unit.size);
-    default: { /* outside */
-        hush_status status = read_word(from, word, sizeof word); /* "refuse" is no more: silence would tell the value */
-        return status != HUSH_OK || strcmp(word, "clamp") == 0 ? status : HUSH_TASK;
-    }
+    default: /* outside; "refuse" is no more: silence would tell the value */
+        return read_choice(from, "clamp\0", &place);
     }
 }
 
@@ -1438,13 +1586,13 @@ static hush_status read_coordinate_field(reader *from, unsigned field, void *to)
     return field == FIELD_NAME ? read_label(from, &made->name) : read_range(from, field, &made->lower, &made->upper);
 }
 
-static const unsigned RANGE = FIELD_LOWER | FIELD_UPPER | FIELD_OUTSIDE;
+static const unsigned RANGE = BIT(FIELD_LOWER) | BIT(FIELD_UPPER) | BIT(FIELD_OUTSIDE);
 
 static hush_status read_coordinate(reader *from, coordinate *out)
 {
     unsigned seen = 0;
-    hush_status status = read_object(from, COORDINATE_NAMES, COORDINATE_FIELDS, read_coordinate_field, out, &seen);
-    return status != HUSH_OK || (seen & ~(unsigned)FIELD_UNIT) == (RANGE | FIELD_NAME) ? status : HUSH_TASK;
+    hush_status status = read_object(from, COORDINATE_NAMES, read_coordinate_field, out, &seen);
+    return status != HUSH_OK || (seen & ~BIT(FIELD_UNIT)) == (RANGE | BIT(FIELD_NAME)) ? status : HUSH_TASK;
 }
 
 /* Whether bounds are in order, and their difference is a finite binary64. */
@@ -1510,11 +1658,9 @@ static hush_status compare_element(reader *from, uint32_t place, void *to)
 /* Whether the labels, or the names of the coordinates, are different. */
 static hush_status check_different(const hush_task *task, bool is_coordinate)
 {
-    uint32_t count = 0;
     for (uint32_t first = 0; first < task->parts; first += COMPARED) {
         compared block = {.first = first, .is_coordinate = is_coordinate};
-        reader from = read_again(task, task->at.parts);
-        hush_status status = read_list(&from, compare_element, &block, &count);
+        hush_status status = read_list_again(task, task->at.parts, compare_element, &block);
         if (status != HUSH_OK) {
             return status;
         }
@@ -1542,10 +1688,9 @@ static hush_status find_element(reader *from, uint32_t place, void *to)
 static uint32_t place_of_other(const hush_task *task)
 {
     search sought = {.place = HUSH_MISSING};
-    reader other = read_again(task, task->at.other), labels = read_again(task, task->at.parts);
-    uint32_t count = 0;
+    reader other = read_again(task, task->at.other);
     if (!task->at.other || read_label(&other, &sought.wanted) != HUSH_OK ||
-        read_list(&labels, find_element, &sought, &count) != HUSH_OK) {
+        read_list_again(task, task->at.parts, find_element, &sought) != HUSH_OK) {
         return HUSH_MISSING;
     }
     return sought.place;
@@ -1561,16 +1706,10 @@ static hush_status read_parts(reader *from, draft *to, element_reader read)
 
 static hush_status read_kind(reader *from, kind *out)
 {
-    static const char *const names[] = {"number", "bit", "category", "vector"};
-    char word[16];
-    hush_status status = read_word(from, word, sizeof word);
-    for (int i = 0; status == HUSH_OK && i < 4; i++) {
-        if (strcmp(word, names[i]) == 0) {
-            *out = (kind)i;
-            return HUSH_OK;
-        }
-    }
-    return status == HUSH_OK ? HUSH_TASK : status;
+    unsigned place = 0;
+    hush_status status = read_choice(from, "number\0bit\0category\0vector\0", &place);
+    *out = (kind)place;
+    return status;
 }
 
 static hush_status read_domain_field(reader *from, unsigned field, void *to)
@@ -1594,15 +1733,15 @@ static hush_status read_domain_field(reader *from, unsigned field, void *to)
 
 static hush_status read_domain(reader *from, draft *to)
 {
-    static const unsigned needed[] = {RANGE | FIELD_KIND, FIELD_KIND, FIELD_KIND | FIELD_LABELS,
-                                      FIELD_KIND | FIELD_COORDINATES};
-    static const unsigned optional[] = {FIELD_UNIT, 0, FIELD_OTHER, 0};
+    static const uint8_t needed[] = {RANGE | BIT(FIELD_KIND), BIT(FIELD_KIND), BIT(FIELD_KIND) | BIT(FIELD_LABELS),
+                                     BIT(FIELD_KIND) | BIT(FIELD_COORDINATES)};
+    static const uint8_t optional[] = {BIT(FIELD_UNIT), 0, BIT(FIELD_OTHER), 0};
     unsigned seen = 0;
-    hush_status status = read_object(from, DOMAIN_NAMES, DOMAIN_FIELDS, read_domain_field, to, &seen);
+    hush_status status = read_object(from, DOMAIN_NAMES, read_domain_field, to, &seen);
     if (status != HUSH_OK) {
         return status;
     }
-    return (seen & ~optional[to->kind]) == needed[to->kind] ? HUSH_OK : HUSH_TASK;
+    return (seen & ~(unsigned)optional[to->kind]) == needed[to->kind] ? HUSH_OK : HUSH_TASK;
 }
 
 APART static hush_status check_domain(const draft *made)
@@ -1700,12 +1839,12 @@ static hush_status read_table_field(reader *from, unsigned field, void *to)
 static hush_status read_table(reader *from, draft *to)
 {
     unsigned seen = 0;
-    hush_status status = read_object(from, TABLE_NAMES, TABLE_FIELDS, read_table_field, to, &seen);
+    hush_status status = read_object(from, TABLE_NAMES, read_table_field, to, &seen);
     if (status != HUSH_OK) {
         return status;
     }
     to->task->levels = to->rows - 1;
-    return seen == (1u << TABLE_FIELDS) - 1 && to->rows >= 2 && to->task->outputs >= 2 &&
+    return seen == (BIT(FIELD_POSITIONS) | BIT(FIELD_TABLE_UNIT) | BIT(FIELD_WEIGHTS)) && to->rows >= 2 && to->task->outputs >= 2 &&
                    to->positions == to->task->outputs
                ? HUSH_OK
                : HUSH_TASK;
@@ -1811,11 +1950,9 @@ APART static bool is_ratio_within(const wide *larger, const wide *smaller, const
 /* Whether in every column the weights differ by a factor of at most e^epsilon. */
 APART static hush_status check_privacy(const hush_task *task, const big *low)
 {
-    uint32_t count = 0;
     for (uint32_t first = 0; first < task->outputs; first += COLUMNS) {
         columns found = {.first = first};
-        reader from = read_again(task, task->at.weights);
-        hush_status status = read_list(&from, compare_row, &found, &count);
+        hush_status status = read_list_again(task, task->at.weights, compare_row, &found);
         if (status != HUSH_OK) {
             return status;
         }
@@ -1831,10 +1968,8 @@ APART static hush_status check_privacy(const hush_task *task, const big *low)
 APART static hush_status check_table(draft *made, const fraction *epsilon)
 {
     const hush_task *task = made->task;
-    reader from = read_again(task, task->at.weights);
-    uint32_t count = 0;
     big low;
-    hush_status status = read_list(&from, check_moment, made, &count);
+    hush_status status = read_list_again(task, task->at.weights, check_moment, made);
     if (status == HUSH_OK) {
         status = bound_exp(epsilon, false, &low);
     }
@@ -1846,7 +1981,7 @@ APART static hush_status check_table(draft *made, const fraction *epsilon)
 /* 0 or 1, perhaps with 1 to 18 decimals. */
 static bool read_probability(const char *word, fraction *out)
 {
-    const size_t decimals = *word && word[1] == '.' ? strspn(word + 2, "0123456789") : 0;
+    const size_t decimals = *word && word[1] == '.' ? digits_of(word + 2) : 0;
     return (*word == '0' || *word == '1') && word[decimals ? 2 + decimals : 1] == 0 && read_exact(word, out);
 }
 
@@ -1863,8 +1998,8 @@ static hush_status read_coins_field(reader *from, unsigned field, void *to)
 static hush_status read_coins(reader *from, draft *to)
 {
     unsigned seen = 0;
-    hush_status status = read_object(from, COINS_NAMES, COINS_FIELDS, read_coins_field, to, &seen);
-    return status != HUSH_OK || seen == (1u << COINS_FIELDS) - 1 ? status : HUSH_TASK;
+    hush_status status = read_object(from, COINS_NAMES, read_coins_field, to, &seen);
+    return status != HUSH_OK || seen == (BIT(FIELD_TRUTH) | BIT(FIELD_YES)) ? status : HUSH_TASK;
 }
 
 typedef struct {
@@ -1929,14 +2064,16 @@ APART static hush_status weigh_coins(const hush_task *task, coins *out)
 APART static bool is_loss(const coins *weights, const big *millionths)
 {
     fraction epsilon = {.numerator = *millionths, .places = 6, .divisor = 1};
+    wide weight[4] = {weights->ones[0], weights->ones[1], weights->total, weights->total}; /* by answer and truth */
     big low;
-    wide zeros[2] = {weights->total, weights->total};
+    bool is_within = bound_exp(&epsilon, false, &low) == HUSH_OK;
     for (size_t i = 0; i < 2; i++) {
-        wide_subtract(&zeros[i], &weights->ones[i]);
+        wide_subtract(&weight[2 + i], &weight[i]);
     }
-    return bound_exp(&epsilon, false, &low) == HUSH_OK && is_ratio_within(&weights->ones[1], &weights->ones[0], &low) &&
-           is_ratio_within(&weights->ones[0], &weights->ones[1], &low) && is_ratio_within(&zeros[0], &zeros[1], &low) &&
-           is_ratio_within(&zeros[1], &zeros[0], &low);
+    for (size_t i = 0; i < 4; i++) {
+        is_within = is_within && is_ratio_within(&weight[i], &weight[i ^ 1], &low);
+    }
+    return is_within;
 }
 
 /* Whether epsilon is what the coins cost, rounded up to six decimals: neither less nor more. */
@@ -1965,25 +2102,18 @@ APART static hush_status check_coins(const hush_task *task, const fraction *epsi
 
 /* ---- the fields of a task */
 
-static const char *const MECHANISM_NAMES[] = {"laplace",  "multilevel",       "table", "randomized_response",
-                                              "subset_selection", "vector"};
-
 static hush_status read_mechanism(reader *from, hush_mechanism *out)
 {
-    char word[24];
-    hush_status status = read_word(from, word, sizeof word);
-    for (int i = 0; status == HUSH_OK && i < 6; i++) {
-        if (strcmp(word, MECHANISM_NAMES[i]) == 0) {
-            *out = (hush_mechanism)(HUSH_LAPLACE + i);
-            return is_here(*out) ? HUSH_OK : HUSH_MECHANISM;
-        }
-    }
-    return status == HUSH_OK ? HUSH_MECHANISM : status;
+    static const char names[] = "laplace\0multilevel\0table\0randomized_response\0subset_selection\0vector\0";
+    unsigned place = 0;
+    hush_status status = read_choice(from, names, &place);
+    *out = (hush_mechanism)(HUSH_LAPLACE + place);
+    return status == HUSH_OK ? (is_here(*out) ? HUSH_OK : HUSH_MECHANISM) : *out > HUSH_VECTOR ? HUSH_MECHANISM : status;
 }
 
 static hush_status read_count_element(reader *from, uint32_t place, void *to)
 {
-    uint64_t count = 0, *largest = to;
+    uint32_t count = 0, *largest = to;
     (void)place;
     hush_status status = read_count(from, HUSH_MOST_LEVELS, &count);
     *largest = count > *largest ? count : *largest;
@@ -1991,7 +2121,7 @@ static hush_status read_count_element(reader *from, uint32_t place, void *to)
 }
 
 /* One integer, or a list with one for each offer. */
-static hush_status read_counts(reader *from, uint32_t *count, uint64_t *largest)
+static hush_status read_counts(reader *from, uint32_t *count, uint32_t *largest)
 {
     skip_space(from);
     if (from->at < from->end && *from->at == '[') {
@@ -2010,49 +2140,10 @@ static hush_status read_offer_element(reader *from, uint32_t place, void *to)
 
 static hush_status read_repeat(reader *from, bool *sticky)
 {
-    char word[8];
-    hush_status status = read_word(from, word, sizeof word);
-    *sticky = strcmp(word, "sticky") == 0;
-    if (*sticky && !HAS_STICKY) {
-        return HUSH_ROUNDS;
-    }
-    return status != HUSH_OK || *sticky || strcmp(word, "fresh") == 0 ? status : HUSH_TASK;
-}
-
-static hush_status read_limited(reader *from, uint64_t most, uint32_t *out)
-{
-    uint64_t count = 0;
-    hush_status status = read_count(from, most, &count);
-    *out = (uint32_t)count;
-    return status;
-}
-
-/* What says how a value becomes a report. */
-static hush_status read_parameter(reader *from, unsigned field, draft *to)
-{
-    hush_task *task = to->task;
-    uint64_t largest = 0;
-    switch (field) {
-    case FIELD_LEVELS:
-        task->at.levels = place_of(from, to);
-        return read_counts(from, &to->levels, &largest);
-    case FIELD_SIZE:
-        task->at.sizes = place_of(from, to);
-        return read_counts(from, &to->sizes, &to->largest_size);
-    case FIELD_SAMPLED:
-        return read_limited(from, (HUSH_MOST_WIDTH - 1) / 2, &task->sampled);
-    case FIELD_TABLE:
-        return HAS_TABLE ? read_table(from, to) : HUSH_MECHANISM;
-    case FIELD_COINS:
-        return HAS_COINS ? read_coins(from, to) : HUSH_MECHANISM;
-    case FIELD_OFFERS:
-        task->at.offers = place_of(from, to);
-        return read_list(from, read_offer_element, NULL, &to->offers);
-    case FIELD_MECHANISM:
-        return read_mechanism(from, &task->mechanism);
-    default:
-        return read_domain(from, to);
-    }
+    unsigned place = 0;
+    hush_status status = read_choice(from, "fresh\0sticky\0", &place);
+    *sticky = place == 1;
+    return status == HUSH_OK && *sticky && !HAS_STICKY ? HUSH_ROUNDS : status;
 }
 
 static hush_status read_task_field(reader *from, unsigned field, void *to)
@@ -2061,6 +2152,8 @@ static hush_status read_task_field(reader *from, unsigned field, void *to)
     hush_task *task = made->task;
     span line;
     uint64_t count = 0;
+    uint32_t largest = 0;
+    int64_t length = 0;
     hush_status status = HUSH_OK;
     switch (field) {
     case FIELD_ID:
@@ -2073,37 +2166,42 @@ static hush_status read_task_field(reader *from, unsigned field, void *to)
     case FIELD_EPSILON:
         return read_epsilon_text(from, task->epsilon, sizeof task->epsilon);
     case FIELD_ROUNDS:
-        return read_limited(from, HUSH_MOST_ROUNDS, &task->rounds);
+        return read_count(from, HUSH_MOST_ROUNDS, &task->rounds);
     case FIELD_REPEAT:
         return read_repeat(from, &task->sticky);
     case FIELD_ROUND_EVERY:
-        return read_length(from, LONGEST_LENGTH, &task->round_every);
+        return read_length(from, &task->round_every, LONGEST_LENGTH);
     case FIELD_ENROLLED:
     case FIELD_RELEASE_FROM:
-        return read_count(from, (UINT64_C(1) << 53) - 1, &count);
+        status = read_natural(from, &count);
+        return status == HUSH_OK && !count ? HUSH_TASK : status;
     case FIELD_OPENS:
         return read_moment(from, &task->opens);
     case FIELD_CLOSES:
         return read_moment(from, &task->closes);
     case FIELD_RELEASE_EVERY:
-    case FIELD_RETENTION: { /* for the aggregator alone */
-        int64_t length = 0;
-        return read_length(from, LONGEST_POLICY, &length);
-    }
+    case FIELD_RETENTION: /* for the aggregator alone */
+        return read_length(from, &length, LONGEST_POLICY);
+    case FIELD_LEVELS: /* from here on: how a value becomes a report */
+        task->at.levels = place_of(from, made);
+        return read_counts(from, &made->levels, &largest);
+    case FIELD_SIZE:
+        task->at.sizes = place_of(from, made);
+        return read_counts(from, &made->sizes, &made->largest_size);
+    case FIELD_SAMPLED:
+        return read_count(from, (HUSH_MOST_WIDTH - 1) / 2, &task->sampled);
+    case FIELD_TABLE:
+        return HAS_TABLE ? read_table(from, made) : HUSH_MECHANISM;
+    case FIELD_COINS:
+        return HAS_COINS ? read_coins(from, made) : HUSH_MECHANISM;
+    case FIELD_OFFERS:
+        task->at.offers = place_of(from, made);
+        return read_list(from, read_offer_element, NULL, &made->offers);
+    case FIELD_MECHANISM:
+        return read_mechanism(from, &task->mechanism);
     default:
-        return read_parameter(from, field, made);
+        return read_domain(from, made);
     }
-}
-
-static hush_status read_fields(reader *from, draft *to)
-{
-    skip_space(from);
-    if (from->at == from->end || *from->at != '{') {
-        return HUSH_MALFORMED;
-    }
-    hush_status status = read_object(from, TASK_NAMES, TASK_FIELDS, read_task_field, to, &to->seen);
-    skip_space(from);
-    return status != HUSH_OK || from->at == from->end ? status : HUSH_MALFORMED;
 }
 
 /* ---- what must fit together in a task */
@@ -2115,20 +2213,20 @@ static bool has_parameters(const draft *made)
         unsigned needs, may;
     } rules[] = {
         {KIND_NUMBER, 0, 0},
-        {KIND_NUMBER, FIELD_LEVELS, 0},
-        {KIND_NUMBER, FIELD_TABLE, 0},
-        {KIND_BIT, 0, FIELD_COINS},
-        {KIND_CATEGORY, FIELD_SIZE, 0},
-        {KIND_VECTOR, FIELD_LEVELS | FIELD_SAMPLED, 0},
+        {KIND_NUMBER, BIT(FIELD_LEVELS), 0},
+        {KIND_NUMBER, BIT(FIELD_TABLE), 0},
+        {KIND_BIT, 0, BIT(FIELD_COINS)},
+        {KIND_CATEGORY, BIT(FIELD_SIZE), 0},
+        {KIND_VECTOR, BIT(FIELD_LEVELS) | BIT(FIELD_SAMPLED), 0},
     };
     const hush_task *task = made->task;
     const size_t rule = (size_t)task->mechanism - HUSH_LAPLACE;
     const uint32_t offers = made->offers ? made->offers : 1;
-    unsigned given = made->seen & (FIELD_LEVELS | FIELD_SIZE | FIELD_SAMPLED | FIELD_TABLE | FIELD_COINS);
-    given &= ~(made->levels ? 0u : (unsigned)FIELD_LEVELS); /* an empty list is none */
-    given &= ~(made->sizes ? 0u : (unsigned)FIELD_SIZE);
+    unsigned given = made->seen & (BIT(FIELD_LEVELS) | BIT(FIELD_SIZE) | BIT(FIELD_SAMPLED) | BIT(FIELD_TABLE) | BIT(FIELD_COINS));
+    given &= ~(made->levels ? 0u : BIT(FIELD_LEVELS)); /* an empty list is none */
+    given &= ~(made->sizes ? 0u : BIT(FIELD_SIZE));
     if (made->kind != rules[rule].kind || (given & ~rules[rule].may) != rules[rule].needs ||
-        (made->offers && (given & (FIELD_TABLE | FIELD_COINS)))) {
+        (made->offers && (given & (BIT(FIELD_TABLE) | BIT(FIELD_COINS))))) {
         return false;
     }
     return (!made->levels || made->levels == offers) && (!made->sizes || made->sizes == offers) &&
@@ -2156,14 +2254,13 @@ static bool is_sticky_legal(const draft *made)
 }
 
 typedef struct {
-    uint32_t wanted;
-    uint64_t found;
+    uint32_t wanted, found;
 } pick;
 
 static hush_status pick_element(reader *from, uint32_t place, void *to)
 {
     pick *one = to;
-    uint64_t count = 0;
+    uint32_t count = 0;
     hush_status status = read_count(from, HUSH_MOST_LEVELS, &count);
     one->found = place == one->wanted ? count : one->found;
     return status;
@@ -2184,7 +2281,7 @@ static uint32_t pick_count(const hush_task *task, uint32_t place, uint32_t offer
     } else {
         (void)pick_element(&from, offer, &one);
     }
-    return (uint32_t)one.found;
+    return one.found;
 }
 
 hush_status hush_take_offer(hush_task *task, uint32_t offer)
@@ -2212,7 +2309,7 @@ hush_status hush_take_offer(hush_task *task, uint32_t offer)
 /* The epsilon of one report, in `parts` equal parts; false if that of the report is below the least. */
 APART static bool epsilon_of(const hush_task *task, uint32_t parts, fraction *out)
 {
-    if (!memchr(task->epsilon, 0, sizeof task->epsilon) || !read_epsilon(task->epsilon, out)) {
+    if (!read_epsilon(task->epsilon, out)) {
         return false;
     }
     out->divisor = task->draws;
@@ -2280,7 +2377,8 @@ APART static hush_status check_epsilon(draft *made)
 
 static hush_status check_task(draft *made, const fraction *limit)
 {
-    const unsigned needed = FIELD_ID | FIELD_EPSILON | FIELD_MECHANISM | FIELD_DOMAIN | FIELD_ROUNDS;
+    const unsigned needed =
+        BIT(FIELD_ID) | BIT(FIELD_EPSILON) | BIT(FIELD_MECHANISM) | BIT(FIELD_DOMAIN) | BIT(FIELD_ROUNDS);
     hush_task *task = made->task;
     if ((made->seen & needed) != needed || !has_parameters(made) || !has_times(task)) {
         return HUSH_TASK;
@@ -2314,7 +2412,7 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     task->json_bytes = size;
     reader from = {task->json, task->json + size};
     draft made = {.task = task, .json = task->json};
-    hush_status status = is_text(payload, payload + size) ? read_fields(&from, &made) : HUSH_MALFORMED;
+    hush_status status = is_text(payload, payload + size) ? read_document(&from, TASK_NAMES, read_task_field, &made, &made.seen) : HUSH_MALFORMED;
     if (status == HUSH_OK) {
         status = check_task(&made, &limit);
     }
@@ -2431,7 +2529,7 @@ hush_status hush_round(const hush_task *task, int64_t now, uint32_t *round)
         return now < task->opens ? HUSH_NOT_OPEN : HUSH_CLOSED;
     }
     if (task->rounds > 1 && task->round_every > 0) {
-        const uint64_t past = ((uint64_t)now - (uint64_t)task->opens) / (uint64_t)task->round_every;
+        const uint64_t past = hush_divide((uint64_t)now - (uint64_t)task->opens, (uint64_t)task->round_every, NULL);
         *round = past < task->rounds ? (uint32_t)past : task->rounds - 1;
     }
     return HUSH_OK;
@@ -2445,12 +2543,12 @@ typedef struct {
     uint32_t word[SET_WORDS];
 } set;
 
-static bool set_has(const set *a, uint32_t element)
+APART static bool set_has(const set *a, uint32_t element)
 {
     return a->word[element / 32] >> element % 32 & 1;
 }
 
-static void set_flip(set *a, uint32_t element)
+APART static void set_flip(set *a, uint32_t element)
 {
     a->word[element / 32] ^= UINT32_C(1) << element % 32;
 }
@@ -2487,7 +2585,7 @@ static int32_t square_root(int32_t a)
 {
     int32_t root = 0;
     for (int32_t bit = 1 << 15; bit; bit >>= 1) {
-        root += (int64_t)(root + bit) * (root + bit) <= a ? bit : 0;
+        root += (uint32_t)(root + bit) * (uint32_t)(root + bit) <= (uint32_t)a ? bit : 0; /* below 2^16 */
     }
     return root;
 }
@@ -2528,8 +2626,6 @@ typedef struct {
     size_t left; /* not read yet */
     size_t at, size;
     uint8_t bytes[32];
-    uint32_t bits;
-    unsigned bit_count;
 } stream;
 
 static hush_status next_byte(stream *from, uint8_t *out)
@@ -2546,32 +2642,17 @@ static hush_status next_byte(stream *from, uint8_t *out)
     return HUSH_OK;
 }
 
-static hush_status next_bit(stream *from, bool *out)
-{
-    uint8_t byte = 0;
-    if (!from->bit_count) {
-        if (next_byte(from, &byte) != HUSH_OK) {
-            return HUSH_RANDOM;
-        }
-        from->bits = byte;
-        from->bit_count = 8;
-    }
-    *out = from->bits & 1;
-    from->bits >>= 1;
-    from->bit_count--;
-    return HUSH_OK;
-}
-
-/* Flips the coins: the digits of the probability, the last one first. */
+/* Flips the coins: the digits of the probability, the last one first. The lowest bit of a byte is the first coin. */
 static hush_status flip_coins(stream *from, const plan *by, set *out)
 {
-    bool heads = false;
+    uint32_t flipped = 0;
+    uint8_t byte = 0;
     for (uint32_t place = 0; place < by->places; place++) {
-        for (uint32_t element = 0; element < by->n; element++) {
-            if (next_bit(from, &heads) != HUSH_OK) {
+        for (uint32_t element = 0; element < by->n; element++, byte >>= 1) {
+            if (flipped++ % 8 == 0 && next_byte(from, &byte) != HUSH_OK) {
                 return HUSH_RANDOM;
             }
-            const bool is_in = set_has(out, element);
+            const bool is_in = set_has(out, element), heads = byte & 1;
             if ((by->share >> place & 1 ? is_in || heads : is_in && heads) != is_in) {
                 set_flip(out, element);
             }
@@ -2729,11 +2810,11 @@ static void set_draws(big *out, const level_weights *weights, uint32_t steps)
 /* The level that one of those draws reports; the draw is used up. */
 APART static uint32_t level_of(const level_weights *weights, uint32_t steps, uint32_t index, big *draw)
 {
-    const uint64_t position = (uint64_t)index * weights->levels;
+    const uint32_t position = index * weights->levels; /* both are at most 2^20 and 2^10 */
     big by, quotient;
     big_set_wide(&by, &weights->total);
     big_divide(draw, &by, &quotient); /* below steps, and the rest below total: independent */
-    const uint32_t level = (uint32_t)(position / steps) + (big_low(&quotient) < position % steps);
+    const uint32_t level = position / steps + (big_low(&quotient) < position % steps);
     if (big_bits(draw) <= TRUTH_BITS) {
         return level;
     }
@@ -2922,15 +3003,12 @@ APART static hush_status draw_table(const randomness *source, const wide *total,
 static hush_status table(const randomness *source, const hush_task *task, uint32_t index, int64_t *body)
 {
     table_draw one = {0};
-    uint32_t count = 0;
-    reader from = read_again(task, task->at.weights);
-    hush_status status = read_list(&from, draw_row, &one, &count); /* for the total */
+    hush_status status = read_list_again(task, task->at.weights, draw_row, &one); /* for the total */
     if (status == HUSH_OK) {
         status = draw_table(source, &one.sum, (uint64_t)index * task->levels, &one);
     }
     if (status == HUSH_OK) {
-        from = read_again(task, task->at.weights);
-        status = read_list(&from, draw_row, &one, &count);
+        status = read_list_again(task, task->at.weights, draw_row, &one);
     }
     *body = one.output;
     return status == HUSH_OK && one.output >= task->outputs ? HUSH_TASK : status;
@@ -2950,12 +3028,10 @@ static bool is_word(const char *word, const char *lower)
 
 static uint32_t read_bit(const char *value)
 {
-    static const char *const words[2][3] = {{"no", "false", "0"}, {"yes", "true", "1"}};
-    uint32_t index = HUSH_MISSING;
-    for (uint32_t bit = 0; bit < 2; bit++) {
-        for (size_t i = 0; i < 3; i++) {
-            index = is_word(value, words[bit][i]) ? bit : index;
-        }
+    static const char words[] = "no\0false\0" "0\0yes\0true\0" "1\0";
+    uint32_t index = HUSH_MISSING, place = 0;
+    for (const char *word = words; *word; word = after(word), place++) { /* all of them, whatever the value is */
+        index = is_word(value, word) ? place >= 3 : index;
     }
     return index;
 }
@@ -3026,9 +3102,7 @@ static hush_status compare_label(reader *from, uint32_t place, void *to)
 static hush_status index_of_label(const hush_task *task, const char *value, uint32_t *index, bool *moved)
 {
     label_search one = {value, HUSH_MISSING};
-    reader from = read_again(task, task->at.parts);
-    uint32_t count = 0;
-    hush_status status = read_list(&from, compare_label, &one, &count);
+    hush_status status = read_list_again(task, task->at.parts, compare_label, &one);
     const uint32_t other = place_of_other(task);
     *moved = value && one.place == HUSH_MISSING && other != HUSH_MISSING;
     *index = *moved ? other : one.place;
@@ -3051,31 +3125,35 @@ static hush_status read_number_element(reader *from, uint32_t place, void *to)
     if (status != HUSH_OK || !one->value) {
         return status;
     }
-    const size_t whole = strcspn(one->value, ",");
-    const char *start = one->value + strspn(one->value, space), *end = one->value + whole;
-    while (end > start && strchr(space, end[-1])) {
+    const char *start = one->value, *end = start;
+    while (*end && *end != ',') {
+        end++;
+    }
+    one->value = end + (*end == ',');
+    while (hush_is_one_of(*start, space)) {
+        start++;
+    }
+    while (end > start && hush_is_one_of(end[-1], space)) {
         end--;
     }
-    one->value += whole + (one->value[whole] == ',');
     return read_point(&made.lower, &made.upper, start, end > start ? (size_t)(end - start) : 0, one->index + place,
                       &one->moved);
 }
 
 static hush_status index_of_vector(const hush_task *task, const char *value, uint32_t *index, bool *moved)
 {
-    uint32_t numbers = value ? 1 : 0, count = 0;
+    uint32_t numbers = value ? 1 : 0;
     for (const char *at = value; at && *at; at++) {
         numbers += *at == ',';
     }
     vector_search one = {numbers == task->parts ? value : NULL, index, false};
-    reader from = read_again(task, task->at.parts);
-    hush_status status = read_list(&from, read_number_element, &one, &count);
+    hush_status status = read_list_again(task, task->at.parts, read_number_element, &one);
     *moved = one.moved;
     return status;
 }
 
 /* The numbers of a value: one, but of a vector one for each coordinate. */
-static uint32_t numbers_of(const hush_task *task)
+APART static uint32_t numbers_of(const hush_task *task)
 {
     return is_by(task, HUSH_VECTOR) ? task->parts : 1;
 }
@@ -3086,7 +3164,7 @@ static hush_status index_of_number(const hush_task *task, const char *value, uin
     if (!is_number(&task->lower) || !is_number(&task->upper) || number_compare(&task->lower, &task->upper) >= 0) {
         return HUSH_TASK;
     }
-    return value ? read_point(&task->lower, &task->upper, value, strlen(value), index, moved) : HUSH_OK;
+    return value ? read_point(&task->lower, &task->upper, value, hush_length(value), index, moved) : HUSH_OK;
 }
 
 hush_status hush_index(const hush_task *task, const char *value, uint32_t *index, size_t capacity,
@@ -3097,7 +3175,8 @@ hush_status hush_index(const hush_task *task, const char *value, uint32_t *index
     if (!task || !index || !became) {
         return HUSH_ARGUMENT;
     }
-    if (capacity < numbers_of(task)) {
+    const uint32_t numbers = numbers_of(task);
+    if (capacity < numbers) {
         return HUSH_SPACE;
     }
     *became = HUSH_REPLACED;
@@ -3110,7 +3189,7 @@ hush_status hush_index(const hush_task *task, const char *value, uint32_t *index
     } else {
         status = index_of_number(task, value, index, &moved);
     }
-    for (uint32_t part = 0; part < numbers_of(task); part++) {
+    for (uint32_t part = 0; part < numbers; part++) {
         replaced = replaced || index[part] == HUSH_MISSING;
     }
     *became = replaced ? HUSH_REPLACED : moved ? HUSH_MOVED : HUSH_USED;
@@ -3133,7 +3212,7 @@ size_t hush_width(const hush_task *task)
 }
 
 /* The largest index of a part. */
-static uint32_t most_index(const hush_task *task)
+APART static uint32_t most_index(const hush_task *task)
 {
     return task->mechanism == HUSH_RANDOMIZED_RESPONSE  ? 1
            : task->mechanism == HUSH_SUBSET_SELECTION ? task->parts - 1
@@ -3184,8 +3263,9 @@ hush_status hush_perturb(const hush_task *task, const uint32_t *index, hush_rand
     if (!task || !source || !body || !index || !is_whole(task)) {
         return HUSH_ARGUMENT;
     }
-    for (uint32_t part = 0; part < numbers_of(task); part++) {
-        if (index[part] > most_index(task)) {
+    const uint32_t numbers = numbers_of(task), most = most_index(task);
+    for (uint32_t part = 0; part < numbers; part++) {
+        if (index[part] > most) {
             return HUSH_ARGUMENT;
         }
     }
@@ -3203,7 +3283,8 @@ APART static hush_status fill(const hush_task *task, const randomness *source, u
 {
     big size, draw;
     big_set(&size, (uint64_t)most_index(task) + 1);
-    for (uint32_t part = 0; part < numbers_of(task); part++) {
+    const uint32_t numbers = numbers_of(task);
+    for (uint32_t part = 0; part < numbers; part++) {
         hush_status status = index[part] == HUSH_MISSING ? random_below(source, &size, &draw) : HUSH_OK;
         if (status != HUSH_OK) {
             return status;
@@ -3285,7 +3366,7 @@ static int64_t remembered(const hush_task *task, const hush_memory *memory, uint
 {
     uint32_t steps = 0, levels = 0;
     grid_of(task, &steps, &levels);
-    const uint64_t position = (uint64_t)(index == HUSH_MISSING ? memory->substitute : index) * levels;
+    const uint32_t position = (index == HUSH_MISSING ? memory->substitute : index) * levels;
     return memory->reports[position / steps + (memory->threshold < position % steps)];
 }
 
@@ -3294,34 +3375,30 @@ hush_status hush_draw(const hush_task *task, const hush_memory *memory, uint32_t
 {
     const randomness random = {source, context};
     uint32_t index[HUSH_COORDINATES];
-    hush_became became = HUSH_REPLACED;
-    hush_report made = {0};
     if (!task || !source || !report || !is_whole(task) || round >= task->rounds || task->sticky != !!memory ||
         (memory && !hush_fits(task, memory))) {
         return HUSH_ARGUMENT;
     }
-    *report = made;
-    hush_status status = hush_index(task, value, index, HUSH_COORDINATES, &became);
+    memset(report, 0, sizeof *report);
+    hush_status status = hush_index(task, value, index, HUSH_COORDINATES, &report->value);
     if (status == HUSH_OK && HAS_STICKY && memory) {
-        made.body[0] = remembered(task, memory, *index);
+        report->body[0] = remembered(task, memory, *index);
     } else if (status == HUSH_OK) {
         status = fill(task, &random, index);
         if (status == HUSH_OK) {
-            status = hush_perturb(task, index, source, context, made.body, HUSH_WIDTH);
+            status = hush_perturb(task, index, source, context, report->body, HUSH_WIDTH);
         }
     }
+    if (status == HUSH_OK && source(context, report->id, sizeof report->id) != 0) {
+        status = HUSH_RANDOM;
+    }
+    hush_copy(report->digest, task->digest, sizeof report->digest);
+    report->round = round;
+    report->width = hush_width(task);
     if (status != HUSH_OK) {
-        return status;
+        memset(report, 0, sizeof *report); /* no half of a report */
     }
-    if (source(context, made.id, sizeof made.id) != 0) {
-        return HUSH_RANDOM;
-    }
-    memcpy(made.digest, task->digest, sizeof made.digest);
-    made.round = round;
-    made.width = hush_width(task);
-    made.value = became;
-    *report = made;
-    return HUSH_OK;
+    return status;
 }
 
 hush_status hush_answer(const hush_task *task, const char *value, int64_t now, hush_random source, void *context,
@@ -3341,40 +3418,26 @@ hush_status hush_answer(const hush_task *task, const char *value, int64_t now, h
 
 /* ---- recalls */
 
-enum { RECALL_FIELDS = 5, CLOCK_SKEW = 300, LONGEST_SPREAD = 86400 };
+enum { CLOCK_SKEW = 300, LONGEST_SPREAD = 86400 };
 
-static const char *const RECALL_NAMES[RECALL_FIELDS] = {"v", "task", "digest", "id", "over"};
+enum { RECALL_VERSION, RECALL_TASK, RECALL_DIGEST, RECALL_ID, RECALL_OVER };
 
-hush_status hush_recall_topic(const char *task_id, char *out, size_t capacity)
-{
-    if (!task_id || !out || !is_task_id(task_id)) {
-        return HUSH_ARGUMENT;
-    }
-    if (!capacity) {
-        return HUSH_SPACE;
-    }
-    writer to = {out, capacity - 1, 0, false};
-    put_text(&to, "hush/v1/recalls/");
-    put_text(&to, task_id);
-    out[to.size] = 0;
-    return to.full ? HUSH_SPACE : HUSH_OK;
-}
+static const char RECALL_NAMES[] = "v\0task\0digest\0id\0over\0";
+static const unsigned RECALL_FIELDS = 0x1f; /* all of them */
 
 static hush_status read_hex(reader *from, uint8_t *out, size_t count)
 {
-    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     char text[2 * HUSH_DIGEST_BYTES + 1]; /* the longest that a recall has */
     hush_status status = read_word(from, text, 2 * count + 1);
-    if (status != HUSH_OK || strlen(text) != 2 * count) {
-        return status == HUSH_OK ? HUSH_TASK : status;
+    if (status != HUSH_OK) {
+        return status;
     }
-    memset(out, 0, count);
     for (size_t i = 0; i < 2 * count; i++) {
-        const char *digit = strchr(digits, text[i]);
-        if (!digit) {
+        const char letter = (char)(text[i] | 0x20);
+        if (!is_digit(text[i]) && (letter < 'a' || letter > 'f')) {
             return HUSH_TASK;
         }
-        out[i / 2] = (uint8_t)(out[i / 2] << 4 | ((digit - digits) & 15));
+        out[i / 2] = (uint8_t)(out[i / 2] << 4 | (is_digit(text[i]) ? text[i] - '0' : letter - 'a' + 10));
     }
     return HUSH_OK;
 }
@@ -3382,61 +3445,30 @@ static hush_status read_hex(reader *from, uint8_t *out, size_t count)
 /* Seconds, from 0 to 2^53 - 1, clamped. */
 static hush_status read_over(reader *from, uint32_t *spread)
 {
-    char text[18];
     uint64_t over = 0;
-    hush_status status = read_number_text(from, text, sizeof text);
-    if (status != HUSH_OK) {
-        return status;
-    }
-    for (const char *at = text; *at; at++) {
-        if (!is_digit(*at)) {
-            return HUSH_TASK;
-        }
-        over = 10 * over + (uint64_t)(*at - '0');
-    }
+    hush_status status = read_natural(from, &over);
     *spread = over < 1 ? 1 : over > LONGEST_SPREAD ? LONGEST_SPREAD : (uint32_t)over;
-    return over >> 53 ? HUSH_TASK : HUSH_OK;
+    return status;
 }
 
-static hush_status read_recall_field(reader *from, unsigned field, hush_recall *to)
+static hush_status read_recall_field(reader *from, unsigned field, void *out)
 {
-    uint64_t version = 0;
+    hush_recall *to = out;
+    uint32_t version = 0;
     hush_status status = HUSH_OK;
     switch (field) {
-    case 1:
+    case RECALL_VERSION:
         return read_count(from, 1, &version);
-    case 1 << 1:
+    case RECALL_TASK:
         status = read_word(from, to->task, sizeof to->task);
         return status == HUSH_OK && !is_task_id(to->task) ? HUSH_TASK : status;
-    case 1 << 2:
+    case RECALL_DIGEST:
         return read_hex(from, to->digest, sizeof to->digest);
-    case 1 << 3:
+    case RECALL_ID:
         return read_hex(from, to->id, sizeof to->id);
     default:
         return read_over(from, &to->spread);
     }
-}
-
-static hush_status read_recall_fields(reader *from, hush_recall *to)
-{
-    unsigned seen = 0, field = 0;
-    if (!take(from, '{')) {
-        return HUSH_MALFORMED;
-    }
-    do {
-        hush_status status = read_name(from, RECALL_NAMES, RECALL_FIELDS, &seen, &field);
-        if (status == HUSH_OK) {
-            status = read_recall_field(from, field, to);
-        }
-        if (status != HUSH_OK) {
-            return status;
-        }
-    } while (take(from, ','));
-    if (!take(from, '}')) {
-        return HUSH_MALFORMED;
-    }
-    skip_space(from);
-    return from->at != from->end ? HUSH_MALFORMED : seen == (1u << RECALL_FIELDS) - 1 ? HUSH_OK : HUSH_TASK;
 }
 
 hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *recall)
@@ -3446,9 +3478,11 @@ hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *r
     }
     memset(recall, 0, sizeof *recall);
     reader from = {(const char *)payload, (const char *)payload + size};
+    unsigned seen = 0;
     hush_status status = HUSH_MALFORMED;
     if (size <= HUSH_RECALL_BYTES && is_text(payload, payload + size)) {
-        status = read_recall_fields(&from, recall);
+        status = read_document(&from, RECALL_NAMES, read_recall_field, recall, &seen);
+        status = status == HUSH_OK && seen != RECALL_FIELDS ? HUSH_TASK : status;
     }
     if (status != HUSH_OK) {
         memset(recall, 0, sizeof *recall); /* so that it asks for nothing: no task has an empty name */
@@ -3459,7 +3493,7 @@ hush_status hush_read_recall(const uint8_t *payload, size_t size, hush_recall *r
 bool hush_is_recalled(const hush_recall *recall, const char *task_id, const uint8_t *frame, size_t size)
 {
     return recall && task_id && frame && size >= HUSH_HEADER_BYTES && *recall->task &&
-           strcmp(recall->task, task_id) == 0 && memcmp(frame + 4, recall->digest, HUSH_REPORT_DIGEST_BYTES) == 0;
+           hush_is_equal(recall->task, task_id) && hush_is_same(frame + 4, recall->digest, HUSH_REPORT_DIGEST_BYTES);
 }
 
 hush_status hush_recall_delay(const hush_recall *recall, hush_random source, void *context, uint32_t *milliseconds)
@@ -3471,21 +3505,16 @@ hush_status hush_recall_delay(const hush_recall *recall, hush_random source, voi
     return draw_small(&from, 1000 * recall->spread + 1, milliseconds);
 }
 
-static int64_t later(int64_t moment, int64_t seconds)
-{
-    return moment > INT64_MAX - seconds ? INT64_MAX : moment + seconds;
-}
-
 int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, const hush_recall *scheduled)
 {
     if (keep <= 0) {
         return acknowledged;
     }
     if (scheduled) {
-        return later(closes, CLOCK_SKEW + 2 * (int64_t)scheduled->spread);
+        return hush_later(closes, CLOCK_SKEW + 2 * (int64_t)scheduled->spread);
     }
-    const int64_t by_close = later(closes, CLOCK_SKEW);
-    const int64_t by_age = later(acknowledged, keep < HUSH_KEEP_SECONDS ? keep : HUSH_KEEP_SECONDS);
+    const int64_t by_close = hush_later(closes, CLOCK_SKEW);
+    const int64_t by_age = hush_later(acknowledged, keep < HUSH_KEEP_SECONDS ? keep : HUSH_KEEP_SECONDS);
     return by_close < by_age ? by_close : by_age;
 }
 
@@ -3516,7 +3545,7 @@ const char *hush_message(hush_status status)
 {
     const char *at = MESSAGES;
     for (unsigned left = status <= HUSH_FULL ? status : HUSH_FULL + 1u; left; left--) {
-        at += strlen(at) + 1;
+        at = after(at);
     }
     return at;
 }

@@ -7,11 +7,13 @@
  * An answer moves into the account in two steps: the account is stored with its round and its charge, then the answer is
  * removed. Between them both have the charge, and the round in the account says that it counts once. */
 #include "hush_device.h"
+#include "hush_inside.h"
 
 #include <string.h>
 
 enum {
-    WAITING = 1, /* states of an answer */
+    DAMAGED = 0, /* states of an answer */
+    WAITING = 1,
     KEPT = 2,
     /* where the fields of an answer are in its record; 64-bit fields and those below are big-endian */
     A_STATE = 2, A_FREE = 3, A_DIGEST = 4, A_PURPOSE = 36, A_CLOSES = 52, A_NOT_BEFORE = 60, A_DELAY = 68,
@@ -36,37 +38,49 @@ _Static_assert(T_REPORTS + 2 * (HUSH_MEMORY_LEVELS + 1) + CHECK_BYTES <= HUSH_RE
 
 /* ---- records */
 
-static void put(uint8_t *at, uint64_t value, size_t bytes)
+/* Where a field of a record is: numbers of 4 and 8 bytes are big-endian there. */
+typedef struct {
+    uint16_t at, member, bytes;
+} field;
+
+#define FIELD(at, type, member) {at, offsetof(type, member), sizeof((type *)0)->member}
+
+/* Copies fields between a record and a struct: to the record if asked, else from there. */
+static void copy_fields(const field *fields, size_t count, uint8_t *record, void *of, bool stores)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        at[i] = (uint8_t)(value >> 8 * (bytes - 1 - i));
+    for (; count; count--, fields++) {
+        uint8_t *at = record + fields->at, *member = (uint8_t *)of + fields->member;
+        if (fields->bytes == 4) {
+            uint32_t *number = (void *)member;
+            if (stores) {
+                hush_put(at, 4, *number);
+            } else {
+                *number = (uint32_t)hush_get(at, 4);
+            }
+        } else if (fields->bytes == 8) {
+            uint64_t *number = (void *)member;
+            if (stores) {
+                hush_put(at, 8, *number);
+            } else {
+                *number = hush_get(at, 8);
+            }
+        } else {
+            memcpy(stores ? at : member, stores ? member : at, fields->bytes);
+        }
     }
 }
 
-static uint64_t get(const uint8_t *at, size_t bytes)
+APART static void copy_name(char *to, const char *from)
 {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++) {
-        value = value << 8 | at[i];
-    }
-    return value;
-}
-
-static void spell(char *out, const uint8_t *bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-    }
-    out[2 * count] = 0;
+    hush_copy(to, from, HUSH_NAME_BYTES);
 }
 
 static void name_account(const char *task_id, char out[HUSH_NAME_BYTES])
 {
     uint8_t hash[HUSH_DIGEST_BYTES];
-    hush_digest((const uint8_t *)task_id, strlen(task_id), hash);
-    memcpy(out, "t-", 2);
-    spell(out + 2, hash, HASH_BYTES);
+    hush_digest((const uint8_t *)task_id, hush_length(task_id), hash);
+    hush_copy(out, "t-", 2);
+    hush_spell(out + 2, hash, HASH_BYTES);
 }
 
 static void name_answer(const char *account, uint32_t round, char out[HUSH_NAME_BYTES])
@@ -76,30 +90,30 @@ static void name_answer(const char *account, uint32_t round, char out[HUSH_NAME_
     do {
         *--at = (char)('0' + round % 10);
     } while (round /= 10);
-    memcpy(out, account, 2 + 2 * HASH_BYTES);
+    hush_copy(out, account, 2 + 2 * HASH_BYTES);
     out[0] = 'a';
     out[2 + 2 * HASH_BYTES] = '-';
-    memcpy(out + 3 + 2 * HASH_BYTES, at, strlen(at) + 1);
+    hush_copy(out + 3 + 2 * HASH_BYTES, at, hush_length(at) + 1);
 }
 
 static bool is_answer(const char *name)
 {
-    return name[0] == 'a' && name[1] == '-' && strlen(name) > 3 + 2 * HASH_BYTES;
+    return name[0] == 'a' && name[1] == '-' && hush_length(name) > 3 + 2 * HASH_BYTES;
 }
 
 static bool is_account(const char *name)
 {
-    return name[0] == 't' && name[1] == '-' && strlen(name) == 2 + 2 * HASH_BYTES;
+    return name[0] == 't' && name[1] == '-' && hush_length(name) == 2 + 2 * HASH_BYTES;
 }
 
-static void name_account_of(const char *answer, char out[HUSH_NAME_BYTES])
+APART static void name_account_of(const char *answer, char out[HUSH_NAME_BYTES])
 {
-    memcpy(out, answer, 2 + 2 * HASH_BYTES);
+    hush_copy(out, answer, 2 + 2 * HASH_BYTES);
     out[0] = 't';
     out[2 + 2 * HASH_BYTES] = 0;
 }
 
-static uint32_t round_of(const char *answer)
+APART static uint32_t round_of(const char *answer)
 {
     uint32_t round = 0;
     for (const char *at = answer + 3 + 2 * HASH_BYTES; *at >= '0' && *at <= '9'; at++) {
@@ -110,7 +124,7 @@ static uint32_t round_of(const char *answer)
 
 static bool is_of(const char *answer, const char *account)
 {
-    return is_answer(answer) && memcmp(answer + 1, account + 1, 1 + 2 * HASH_BYTES) == 0;
+    return is_answer(answer) && hush_is_same(answer + 1, account + 1, 1 + 2 * HASH_BYTES);
 }
 
 /* Stores the first `size` bytes of device->record, with a checksum. */
@@ -118,7 +132,7 @@ static hush_status store(hush_device *device, const char *name, size_t size)
 {
     uint8_t check[HUSH_DIGEST_BYTES];
     hush_digest(device->record, size, check);
-    memcpy(device->record + size, check, CHECK_BYTES);
+    hush_copy(device->record + size, check, CHECK_BYTES);
     const hush_storage *to = device->storage;
     return to->store(to->context, name, device->record, size + CHECK_BYTES) == HUSH_OK ? HUSH_OK : HUSH_STORAGE;
 }
@@ -137,7 +151,7 @@ static hush_status load(hush_device *device, const char *name, size_t *size)
     }
     *size -= CHECK_BYTES;
     hush_digest(device->record, *size, check);
-    return memcmp(device->record + *size, check, CHECK_BYTES) == 0 && device->record[0] == (uint8_t)*name &&
+    return hush_is_same(device->record + *size, check, CHECK_BYTES) && device->record[0] == (uint8_t)*name &&
                    device->record[1] == VERSION
                ? HUSH_OK
                : HUSH_STORAGE;
@@ -166,42 +180,86 @@ typedef struct {
     size_t frame_bytes, bytes;
 } answer;
 
-static hush_status load_answer(hush_device *device, const char *name, answer *out)
+static const field ANSWER_FIELDS[] = {
+    FIELD(A_CLOSES, answer, closes), FIELD(A_NOT_BEFORE, answer, not_before), FIELD(A_DELAY, answer, delay),
+    FIELD(A_ACKNOWLEDGED, answer, acknowledged), FIELD(A_DIVISOR, answer, divisor), FIELD(A_EPSILON, answer, epsilon),
+};
+
+/* Loads the answer of that name; without it or with damage it is DAMAGED. */
+static hush_status load_answer(hush_device *device, answer *out)
 {
-    const uint8_t *from = device->record;
-    hush_status status = load(device, name, &out->bytes);
+    uint8_t *from = device->record;
+    out->state = DAMAGED;
+    hush_status status = load(device, out->name, &out->bytes);
     if (status != HUSH_OK) {
         return status;
     }
-    const size_t topic_bytes = (size_t)get(from + A_TOPIC_BYTES, 2), size = out->bytes;
-    out->frame_bytes = (size_t)get(from + A_FRAME_BYTES, 2);
+    const size_t topic_bytes = (size_t)hush_get(from + A_TOPIC_BYTES, 2), size = out->bytes;
+    out->frame_bytes = (size_t)hush_get(from + A_FRAME_BYTES, 2);
     if (size < A_TOPIC || topic_bytes < 1 || size - A_TOPIC != topic_bytes + out->frame_bytes ||
-        out->frame_bytes < HUSH_HEADER_BYTES || from[A_TOPIC + topic_bytes - 1] || from[A_EPSILON + EPSILON_BYTES - 1]) {
+        out->frame_bytes < HUSH_HEADER_BYTES || from[A_TOPIC + topic_bytes - 1] || from[A_EPSILON + EPSILON_BYTES - 1] ||
+        (from[A_STATE] != WAITING && from[A_STATE] != KEPT)) {
         return HUSH_STORAGE;
     }
-    memcpy(out->name, name, strlen(name) + 1);
-    memcpy(out->epsilon, from + A_EPSILON, EPSILON_BYTES);
-    out->round = round_of(name);
-    out->state = from[A_STATE];
+    copy_fields(ANSWER_FIELDS, sizeof ANSWER_FIELDS / sizeof *ANSWER_FIELDS, from, out, false);
+    if (!out->divisor) {
+        return HUSH_STORAGE;
+    }
+    out->round = round_of(out->name);
     out->is_free = from[A_FREE] != 0;
-    out->closes = (int64_t)get(from + A_CLOSES, 8);
-    out->not_before = (int64_t)get(from + A_NOT_BEFORE, 8);
-    out->acknowledged = (int64_t)get(from + A_ACKNOWLEDGED, 8);
-    out->delay = (uint32_t)get(from + A_DELAY, 4);
-    out->divisor = (uint32_t)get(from + A_DIVISOR, 4);
     out->topic = (const char *)from + A_TOPIC;
     out->frame = from + A_TOPIC + topic_bytes;
-    return (out->state == WAITING || out->state == KEPT) && out->divisor ? HUSH_OK : HUSH_STORAGE;
+    out->state = from[A_STATE];
+    return HUSH_OK;
+}
+
+/* Loads the next answer, of one account or (NULL) of all, from record `index` on; one that cannot be loaded is DAMAGED.
+ * HUSH_OK, HUSH_NONE after the last, or HUSH_STORAGE. */
+static hush_status next_answer(hush_device *device, const char *account, size_t *index, answer *out)
+{
+    hush_status status = HUSH_OK;
+    do {
+        status = name_at(device, (*index)++, out->name);
+    } while (status == HUSH_OK && !(account ? is_of(out->name, account) : is_answer(out->name)));
+    if (status == HUSH_OK) {
+        (void)load_answer(device, out);
+    }
+    return status;
 }
 
 /* ---- accounts */
+
+static const field ACCOUNT_FIELDS[] = {
+    FIELD(T_DIGEST, hush_account, digest), FIELD(T_PURPOSE, hush_account, purpose), FIELD(T_LAST, hush_account, last),
+    FIELD(T_WINDOW, hush_account, window), FIELD(T_DROPPED, hush_account, dropped), FIELD(T_BEGAN, hush_account, began),
+    FIELD(T_SPREAD, hush_account, spread), FIELD(T_CURSOR, hush_account, cursor), FIELD(T_RECALL, hush_account, recall),
+    FIELD(T_SEED, hush_account, seed), FIELD(T_RECALLS, hush_account, recalls), FIELD(T_ID, hush_account, id),
+    FIELD(T_MEMORY, hush_account, memory.threshold), FIELD(T_MEMORY + 4, hush_account, memory.substitute),
+};
+
+static const field CHARGE_FIELDS[] = {
+    FIELD(T_CHARGES, hush_account, charges[0].epsilon),
+    FIELD(T_CHARGES + EPSILON_BYTES, hush_account, charges[0].divisor),
+    FIELD(T_CHARGES + EPSILON_BYTES + 4, hush_account, charges[0].times),
+};
+
+_Static_assert(sizeof((hush_account *)0)->charges[0] == T_CHARGE_BYTES, "charges are as far apart as in a record");
+
+static void copy_account(hush_device *device, bool stores)
+{
+    copy_fields(ACCOUNT_FIELDS, sizeof ACCOUNT_FIELDS / sizeof *ACCOUNT_FIELDS, device->record, &device->account, stores);
+    for (size_t i = 0; i < HUSH_MOST_OFFERS * T_CHARGE_BYTES; i += T_CHARGE_BYTES) {
+        copy_fields(CHARGE_FIELDS, sizeof CHARGE_FIELDS / sizeof *CHARGE_FIELDS, device->record + i,
+                    (uint8_t *)&device->account + i, stores);
+    }
+}
 
 static hush_status load_account(hush_device *device, const char *name)
 {
     hush_account *to = &device->account;
     const uint8_t *from = device->record;
     size_t size = 0;
-    if (strcmp(to->name, name) == 0) {
+    if (hush_is_equal(to->name, name)) {
         return HUSH_OK;
     }
     *to = (hush_account){0};
@@ -209,40 +267,26 @@ static hush_status load_account(hush_device *device, const char *name)
     if (status != HUSH_OK) {
         return status;
     }
-    const uint32_t reports = size >= T_REPORTS ? (uint32_t)get(from + T_MEMORY + 8, 4) : UINT32_MAX;
-    if (reports > HUSH_MEMORY_LEVELS + 1 || size != T_REPORTS + 2 * (size_t)reports || from[T_ID + 64]) {
+    const uint32_t reports = size >= T_REPORTS ? (uint32_t)hush_get(from + T_MEMORY + 8, 4) : UINT32_MAX;
+    if (reports > HUSH_MEMORY_LEVELS + 1 || size != T_REPORTS + 2 * (size_t)reports) {
         return HUSH_STORAGE;
     }
-    memcpy(to->id, from + T_ID, sizeof to->id);
-    memcpy(to->digest, from + T_DIGEST, sizeof to->digest);
-    memcpy(to->purpose, from + T_PURPOSE, sizeof to->purpose);
+    copy_account(device, false);
+    bool is_legal = !to->id[64];
+    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
+        is_legal = is_legal && !to->charges[i].epsilon[EPSILON_BYTES - 1] &&
+                   (to->charges[i].divisor || !to->charges[i].times);
+    }
+    if (!is_legal) {
+        return HUSH_STORAGE;
+    }
     to->has_folded = from[T_FLAGS] & IS_FOLDED;
     to->is_open = (from[T_FLAGS] & IS_OPEN) != 0;
-    to->last = (uint32_t)get(from + T_LAST, 4);
-    to->window = get(from + T_WINDOW, 8);
-    to->dropped = (uint32_t)get(from + T_DROPPED, 4);
-    to->began = (int64_t)get(from + T_BEGAN, 8);
-    to->spread = (uint32_t)get(from + T_SPREAD, 4);
-    to->cursor = get(from + T_CURSOR, 8);
-    memcpy(to->recall, from + T_RECALL, sizeof to->recall);
-    memcpy(to->seed, from + T_SEED, sizeof to->seed);
-    memcpy(to->recalls, from + T_RECALLS, sizeof to->recalls);
-    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
-        const uint8_t *charge = from + T_CHARGES + i * T_CHARGE_BYTES;
-        memcpy(to->charges[i].epsilon, charge, EPSILON_BYTES);
-        to->charges[i].divisor = (uint32_t)get(charge + EPSILON_BYTES, 4);
-        to->charges[i].times = (uint32_t)get(charge + EPSILON_BYTES + 4, 4);
-        if (charge[EPSILON_BYTES - 1] || (to->charges[i].times && !to->charges[i].divisor)) {
-            return HUSH_STORAGE;
-        }
-    }
-    to->memory.threshold = (uint32_t)get(from + T_MEMORY, 4);
-    to->memory.substitute = (uint32_t)get(from + T_MEMORY + 4, 4);
     to->memory.levels = reports ? reports - 1 : 0;
     for (size_t i = 0; i < reports; i++) {
-        to->memory.reports[i] = (uint16_t)get(from + T_REPORTS + 2 * i, 2);
+        to->memory.reports[i] = (uint16_t)hush_get(from + T_REPORTS + 2 * i, 2);
     }
-    memcpy(to->name, name, strlen(name) + 1); /* last: from here on it is loaded */
+    copy_name(to->name, name); /* last: from here on it is loaded */
     return HUSH_OK;
 }
 
@@ -255,29 +299,10 @@ static hush_status store_account(hush_device *device, const char *name)
     to[0] = 't';
     to[1] = VERSION;
     to[T_FLAGS] = (uint8_t)((from->has_folded ? IS_FOLDED : 0) | (from->is_open ? IS_OPEN : 0));
-    memcpy(to + T_ID, from->id, sizeof from->id);
-    memcpy(to + T_DIGEST, from->digest, sizeof from->digest);
-    memcpy(to + T_PURPOSE, from->purpose, sizeof from->purpose);
-    put(to + T_LAST, from->last, 4);
-    put(to + T_WINDOW, from->window, 8);
-    put(to + T_DROPPED, from->dropped, 4);
-    put(to + T_BEGAN, (uint64_t)from->began, 8);
-    put(to + T_SPREAD, from->spread, 4);
-    put(to + T_CURSOR, from->cursor, 8);
-    memcpy(to + T_RECALL, from->recall, sizeof from->recall);
-    memcpy(to + T_SEED, from->seed, sizeof from->seed);
-    memcpy(to + T_RECALLS, from->recalls, sizeof from->recalls);
-    for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
-        uint8_t *charge = to + T_CHARGES + i * T_CHARGE_BYTES;
-        memcpy(charge, from->charges[i].epsilon, EPSILON_BYTES);
-        put(charge + EPSILON_BYTES, from->charges[i].divisor, 4);
-        put(charge + EPSILON_BYTES + 4, from->charges[i].times, 4);
-    }
-    put(to + T_MEMORY, from->memory.threshold, 4);
-    put(to + T_MEMORY + 4, from->memory.substitute, 4);
-    put(to + T_MEMORY + 8, reports, 4);
+    copy_account(device, true);
+    hush_put(to + T_MEMORY + 8, 4, reports);
     for (size_t i = 0; i < reports; i++) {
-        put(to + T_REPORTS + 2 * i, from->memory.reports[i], 2);
+        hush_put(to + T_REPORTS + 2 * i, 2, from->memory.reports[i]);
     }
     hush_status status = store(device, name, T_REPORTS + 2 * reports);
     from->name[0] = 0; /* read again: after a failure it may be the old or the new one */
@@ -308,10 +333,10 @@ static hush_status add_charge(hush_account *account, const char *epsilon, uint32
     for (size_t i = 0; i < HUSH_MOST_OFFERS; i++) {
         if (!account->charges[i].times) {
             memset(account->charges + i, 0, sizeof account->charges[i]);
-            memcpy(account->charges[i].epsilon, epsilon, strlen(epsilon) + 1);
+            hush_copy(account->charges[i].epsilon, epsilon, hush_length(epsilon) + 1);
             account->charges[i].divisor = divisor;
         }
-        if (strcmp(account->charges[i].epsilon, epsilon) == 0 && account->charges[i].divisor == divisor) {
+        if (hush_is_equal(account->charges[i].epsilon, epsilon) && account->charges[i].divisor == divisor) {
             account->charges[i].times++;
             return HUSH_OK;
         }
@@ -322,47 +347,42 @@ static hush_status add_charge(hush_account *account, const char *epsilon, uint32
 /* Charges the answers of this task that the account would no longer know one by one, once `round` is its latest. */
 static hush_status fold_older(hush_device *device, const char *account, uint32_t round)
 {
-    char name[HUSH_NAME_BYTES];
     answer old;
+    size_t index = 0;
     hush_status status = HUSH_OK;
-    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
-        const uint32_t other = is_of(name, account) ? round_of(name) : round;
+    while ((status = next_answer(device, account, &index, &old)) == HUSH_OK) {
+        const uint32_t other = round_of(old.name);
         if (other >= round || round - other < ROUNDS_KNOWN || is_folded(&device->account, other)) {
             continue;
         }
-        status = load_answer(device, name, &old);
-        if (status == HUSH_OK && !old.is_free) {
-            status = add_charge(&device->account, old.epsilon, old.divisor);
-        }
-        if (status != HUSH_OK) {
+        if (old.state == DAMAGED) {
             return HUSH_STORAGE;
+        }
+        status = old.is_free ? HUSH_OK : add_charge(&device->account, old.epsilon, old.divisor);
+        if (status != HUSH_OK) {
+            return status;
         }
     }
     return status == HUSH_NONE ? HUSH_OK : status;
 }
 
-/* Moves an answer into the account of its task, and removes it. */
-static hush_status fold(hush_device *device, const char *answer_name, bool is_dropped)
+/* Moves an answer that was loaded into the account of its task, and removes it. */
+static hush_status fold(hush_device *device, const answer *one, bool is_dropped)
 {
-    char account[HUSH_NAME_BYTES], name[HUSH_NAME_BYTES];
-    answer one;
-    memcpy(name, answer_name, strlen(answer_name) + 1);
-    name_account_of(name, account);
-    hush_status status = load_answer(device, name, &one);
-    if (status == HUSH_OK) {
-        status = load_account(device, account);
-    }
+    char account[HUSH_NAME_BYTES];
+    name_account_of(one->name, account);
+    hush_status status = load_account(device, account);
     if (status != HUSH_OK) {
         return HUSH_STORAGE;
     }
-    if (!is_folded(&device->account, one.round)) {
-        if (!device->account.has_folded || one.round > device->account.last) {
-            status = fold_older(device, account, one.round);
+    if (!is_folded(&device->account, one->round)) {
+        if (!device->account.has_folded || one->round > device->account.last) {
+            status = fold_older(device, account, one->round);
         }
-        if (status == HUSH_OK && !one.is_free) {
-            status = add_charge(&device->account, one.epsilon, one.divisor);
+        if (status == HUSH_OK && !one->is_free) {
+            status = add_charge(&device->account, one->epsilon, one->divisor);
         }
-        mark_folded(&device->account, one.round);
+        mark_folded(&device->account, one->round);
     }
     device->account.dropped += is_dropped;
     if (status == HUSH_OK) {
@@ -370,7 +390,7 @@ static hush_status fold(hush_device *device, const char *answer_name, bool is_dr
     }
     device->account.name[0] = 0;
     const hush_storage *to = device->storage;
-    return status == HUSH_OK && to->remove(to->context, name) != HUSH_OK ? HUSH_STORAGE : status;
+    return status == HUSH_OK && to->remove(to->context, one->name) != HUSH_OK ? HUSH_STORAGE : status;
 }
 
 /* ---- what was spent */
@@ -379,7 +399,7 @@ static void digest_purpose(const char *purpose, size_t bytes, uint8_t out[16])
 {
     uint8_t digest[HUSH_DIGEST_BYTES];
     hush_digest((const uint8_t *)purpose, bytes, digest);
-    memcpy(out, digest, 16);
+    hush_copy(out, digest, 16);
 }
 
 /* Adds what a record has cost; of an answer only where the account of its task does not have it yet. */
@@ -390,9 +410,10 @@ static hush_status add_record(hush_device *device, const char *name, const uint8
     hush_status status = HUSH_OK;
     if (is_answer(name)) {
         name_account_of(name, account);
-        status = load_answer(device, name, &one);
+        copy_name(one.name, name);
+        status = load_answer(device, &one);
         const bool counts = status == HUSH_OK && !one.is_free &&
-                            (!purpose || memcmp(device->record + A_PURPOSE, purpose, 16) == 0);
+                            (!purpose || hush_is_same(device->record + A_PURPOSE, purpose, 16));
         if (status == HUSH_OK) {
             status = load_account(device, account);
         }
@@ -403,7 +424,7 @@ static hush_status add_record(hush_device *device, const char *name, const uint8
         status = load_account(device, name);
         const hush_account *found = &device->account;
         for (size_t i = 0; i < HUSH_MOST_OFFERS && status == HUSH_OK; i++) {
-            if (found->charges[i].times && (!purpose || memcmp(found->purpose, purpose, 16) == 0)) {
+            if (found->charges[i].times && (!purpose || hush_is_same(found->purpose, purpose, 16))) {
                 status = hush_sum_add(sum, found->charges[i].epsilon, found->charges[i].divisor,
                                       found->charges[i].times);
             }
@@ -441,42 +462,41 @@ hush_status hush_device_spent(hush_device *device, const char *purpose, size_t p
 
 /* ---- decide: no value is in scope */
 
+/* Rounded down. */
 static int64_t seconds_of(int64_t milliseconds)
 {
-    return milliseconds / 1000 - (milliseconds % 1000 < 0);
-}
-
-static int64_t later(int64_t moment, int64_t by)
-{
-    return moment > INT64_MAX - by ? INT64_MAX : moment + by;
+    return milliseconds < 0 ? -(int64_t)hush_divide(999 - (uint64_t)milliseconds, 1000, NULL)
+                            : (int64_t)hush_divide((uint64_t)milliseconds, 1000, NULL);
 }
 
 /* Seconds as milliseconds; what is beyond them is never. */
-static int64_t in_milliseconds(int64_t seconds)
+APART static int64_t in_milliseconds(int64_t seconds)
 {
     return seconds > INT64_MAX / 1000 ? INT64_MAX : seconds < INT64_MIN / 1000 ? INT64_MIN : seconds * 1000;
+}
+
+/* Whether a sum is within a limit with `times` times a cost in addition. */
+static bool is_affordable(const hush_sum *spent, const char *epsilon, uint32_t divisor, uint32_t times, const char *limit)
+{
+    hush_sum sum = *spent;
+    return hush_sum_add(&sum, epsilon, divisor, times) == HUSH_OK && hush_sum_is_within(&sum, limit);
 }
 
 /* Whether the offer that is taken may be answered, after what was spent on its purpose and in all. */
 static hush_status check_limits(const hush_device *device, const hush_task *task, bool is_free, const hush_sum *spent,
                                 const hush_sum *in_all)
 {
-    hush_sum sum;
+    const hush_policy *limits = &device->policy;
     const uint32_t divisor = task->sticky ? 1 : task->rounds;
-    hush_sum_clear(&sum);
-    if (hush_sum_add(&sum, task->epsilon, 1, 1) != HUSH_OK || !hush_sum_is_within(&sum, device->policy.max_epsilon)) {
+    hush_sum nothing;
+    hush_sum_clear(&nothing);
+    if (!is_affordable(&nothing, task->epsilon, 1, 1, limits->max_epsilon)) {
         return HUSH_EPSILON;
     }
-    sum = *spent;
-    if ((!is_free && hush_sum_add(&sum, task->epsilon, divisor, 1) != HUSH_OK) ||
-        !hush_sum_is_within(&sum, device->policy.lifetime)) {
-        return HUSH_SPENT;
-    }
-    sum = *in_all;
-    return device->policy.total && ((!is_free && hush_sum_add(&sum, task->epsilon, divisor, 1) != HUSH_OK) ||
-                                    !hush_sum_is_within(&sum, device->policy.total))
-               ? HUSH_SPENT
-               : HUSH_OK;
+    return is_affordable(spent, task->epsilon, divisor, !is_free, limits->lifetime) &&
+                   (!limits->total || is_affordable(in_all, task->epsilon, divisor, !is_free, limits->total))
+               ? HUSH_OK
+               : HUSH_SPENT;
 }
 
 /* Takes the largest offer that the limits allow. */
@@ -511,18 +531,15 @@ static hush_status choose(hush_device *device, hush_task *task, bool is_free)
 /* How many answers wait that can still be counted, or how many are kept. */
 static hush_status count_answers(hush_device *device, int state, int64_t now, uint32_t *count)
 {
-    char name[HUSH_NAME_BYTES];
     answer one;
+    size_t index = 0;
     hush_status status = HUSH_OK;
     *count = 0;
-    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
-        if (!is_answer(name)) {
-            continue;
-        }
-        if (load_answer(device, name, &one) != HUSH_OK) {
+    while ((status = next_answer(device, NULL, &index, &one)) == HUSH_OK) {
+        if (one.state == DAMAGED) {
             return HUSH_STORAGE;
         }
-        *count += one.state == state && in_milliseconds(later(one.closes, LATE)) > now;
+        *count += one.state == state && in_milliseconds(hush_later(one.closes, LATE)) > now;
     }
     return status == HUSH_NONE ? HUSH_OK : status;
 }
@@ -535,8 +552,8 @@ static hush_status check_history(hush_device *device, const hush_task *task, int
     size_t size = 0;
     hush_status status = load_account(device, account);
     device->account.is_new = status == HUSH_NONE;
-    if (status == HUSH_OK && (memcmp(device->account.digest, task->digest, sizeof task->digest) != 0 ||
-                              strcmp(device->account.id, task->id) != 0)) {
+    if (status == HUSH_OK && !(hush_is_same(device->account.digest, task->digest, sizeof task->digest) &&
+                                hush_is_equal(device->account.id, task->id))) {
         return HUSH_CHANGED;
     }
     if (status != HUSH_OK && status != HUSH_NONE) {
@@ -558,6 +575,7 @@ static hush_status check_history(hush_device *device, const hush_task *task, int
 static hush_status draw_delay(const hush_device *device, const hush_task *task, int64_t now, uint32_t *delay)
 {
     uint8_t bytes[8];
+    uint64_t drawn = 0;
     const int64_t closes = in_milliseconds(task->closes);
     int64_t longest = device->policy.spread;
     if (closes != INT64_MAX && (closes - now) / 2 < longest) {
@@ -570,7 +588,8 @@ static hush_status draw_delay(const hush_device *device, const hush_task *task, 
     if (device->random(device->random_context, bytes, sizeof bytes) != 0) {
         return HUSH_RANDOM;
     }
-    *delay = (uint32_t)(get(bytes, 8) % ((uint64_t)longest + 1)); /* not uniform by one in 2^32 at most: it hides times */
+    (void)hush_divide(hush_get(bytes, 8), (uint64_t)longest + 1, &drawn);
+    *delay = (uint32_t)drawn; /* not uniform by one in 2^32 at most: it hides times */
     return HUSH_OK;
 }
 
@@ -597,8 +616,8 @@ hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now
     }
     if (status == HUSH_OK && is_new) {
         device->account = (hush_account){0};
-        memcpy(device->account.id, task->id, sizeof task->id);
-        memcpy(device->account.digest, task->digest, sizeof task->digest);
+        hush_copy(device->account.id, task->id, sizeof task->id);
+        hush_copy(device->account.digest, task->digest, sizeof task->digest);
         digest_purpose(task->purpose, task->purpose_bytes, device->account.purpose);
         status = store_account(device, account);
     }
@@ -642,7 +661,7 @@ static hush_status store_answer(hush_device *device, const hush_decision *decisi
     size_t frame_bytes = 0;
     memset(to, 0, A_TOPIC);
     hush_status status = hush_report_topic(task->id, device->sender, (char *)to + A_TOPIC, 212);
-    const size_t topic_bytes = status == HUSH_OK ? strlen((char *)to + A_TOPIC) + 1 : 0;
+    const size_t topic_bytes = status == HUSH_OK ? hush_length((char *)to + A_TOPIC) + 1 : 0;
     if (status == HUSH_OK) {
         status = hush_encode_frame(report->digest, report->round, report->id, report->body, report->width, 1,
                                    to + A_TOPIC + topic_bytes, HUSH_FRAME_BYTES, &frame_bytes);
@@ -654,15 +673,15 @@ static hush_status store_answer(hush_device *device, const hush_decision *decisi
     to[1] = VERSION;
     to[A_STATE] = WAITING;
     to[A_FREE] = task->sticky;
-    memcpy(to + A_DIGEST, task->digest, sizeof task->digest);
+    hush_copy(to + A_DIGEST, task->digest, sizeof task->digest);
     digest_purpose(task->purpose, task->purpose_bytes, to + A_PURPOSE);
-    put(to + A_CLOSES, (uint64_t)task->closes, 8);
-    put(to + A_NOT_BEFORE, (uint64_t)decision->not_before, 8);
-    put(to + A_DELAY, decision->delay, 4);
-    put(to + A_DIVISOR, task->rounds, 4);
-    memcpy(to + A_EPSILON, task->epsilon, EPSILON_BYTES);
-    put(to + A_TOPIC_BYTES, topic_bytes, 2);
-    put(to + A_FRAME_BYTES, frame_bytes, 2);
+    hush_put(to + A_CLOSES, 8, (uint64_t)task->closes);
+    hush_put(to + A_NOT_BEFORE, 8, (uint64_t)decision->not_before);
+    hush_put(to + A_DELAY, 4, decision->delay);
+    hush_put(to + A_DIVISOR, 4, task->rounds);
+    hush_copy(to + A_EPSILON, task->epsilon, EPSILON_BYTES);
+    hush_put(to + A_TOPIC_BYTES, 2, topic_bytes);
+    hush_put(to + A_FRAME_BYTES, 2, frame_bytes);
     return store(device, name, A_TOPIC + topic_bytes + frame_bytes);
 }
 
@@ -684,7 +703,7 @@ hush_status hush_device_answer(hush_device *device, hush_decision *decision, con
         return status == HUSH_OK ? HUSH_ANSWERED : status;
     }
     if (load_account(device, account) != HUSH_OK || is_folded(&device->account, made.round) ||
-        memcmp(device->account.digest, task->digest, sizeof task->digest) != 0) {
+        !hush_is_same(device->account.digest, task->digest, sizeof task->digest)) {
         return HUSH_STORAGE;
     }
     status = !HUSH_WITHOUT_STICKY && task->sticky ? need_memory(device, task, account) : HUSH_OK;
@@ -709,26 +728,37 @@ static const uint64_t NO_KEY = 0;
 static uint64_t key_of(const hush_account *account, const char *name)
 {
     uint8_t bytes[HUSH_SEED_BYTES + HUSH_NAME_BYTES] = {0}, digest[HUSH_DIGEST_BYTES];
-    memcpy(bytes, account->seed, HUSH_SEED_BYTES);
-    memcpy(bytes + HUSH_SEED_BYTES, name, strlen(name));
+    hush_copy(bytes, account->seed, HUSH_SEED_BYTES);
+    hush_copy(bytes + HUSH_SEED_BYTES, name, hush_length(name));
     hush_digest(bytes, sizeof bytes, digest);
-    return get(digest, 8) | 1;
+    return hush_get(digest, 8) | 1;
 }
 
 static int64_t due_of(const hush_account *account, uint64_t key)
 {
-    return later(account->began, (int64_t)((key >> 32) * (1000 * (uint64_t)account->spread + 1) >> 32));
+    return hush_later(account->began, (int64_t)((key >> 32) * (1000 * (uint64_t)account->spread + 1) >> 32));
+}
+
+/* The first of `count` structs of `bytes`, which begin with a name, that has this name; "" finds one that is free. */
+static size_t place_of(const void *slots, size_t bytes, size_t count, const char *name)
+{
+    size_t place = 0;
+    while (place < count && !hush_is_equal((const char *)slots + place * bytes, name)) {
+        place++;
+    }
+    return place;
+}
+
+static size_t progress_of(const hush_device *device, const char *account)
+{
+    return place_of(device->progress, sizeof *device->progress, HUSH_RECALLS, account);
 }
 
 /* How far the recall of the account that is loaded has come: in memory, or as stored. */
 static uint64_t cursor_of(const hush_device *device)
 {
-    for (size_t i = 0; i < HUSH_RECALLS; i++) {
-        if (strcmp(device->progress[i].name, device->account.name) == 0) {
-            return device->progress[i].cursor;
-        }
-    }
-    return device->account.cursor;
+    const size_t slot = progress_of(device, device->account.name);
+    return slot < HUSH_RECALLS ? device->progress[slot].cursor : device->account.cursor;
 }
 
 /* Whether an answer that is loaded is to be sent again for the recall of the account, which is loaded, too. */
@@ -751,24 +781,17 @@ hush_status hush_device_recall(hush_device *device, const char *task_id, const u
 {
     char account[HUSH_NAME_BYTES];
     hush_recall read;
-    size_t slot = 0;
     if (!device || !device->storage || !task_id) {
         return HUSH_ARGUMENT;
     }
-    for (size_t i = 0; i < HUSH_RECALLS; i++) {
-        if (strcmp(device->waiting[i].task, task_id) == 0) {
-            slot = i;
-            break;
-        }
-        slot = !*device->waiting[i].task ? i : slot;
-    }
+    size_t slot = place_of(device->waiting, sizeof *device->waiting, HUSH_RECALLS, task_id);
     if (!size) {
-        if (strcmp(device->waiting[slot].task, task_id) == 0) {
+        if (slot < HUSH_RECALLS) {
             device->waiting[slot] = (hush_recall){{0}, {0}, {0}, 0};
         }
         return HUSH_OK;
     }
-    if (hush_read_recall(payload, size, &read) != HUSH_OK || strcmp(read.task, task_id) != 0) {
+    if (hush_read_recall(payload, size, &read) != HUSH_OK || !hush_is_equal(read.task, task_id)) {
         return HUSH_OK;
     }
     name_account(task_id, account);
@@ -777,12 +800,15 @@ hush_status hush_device_recall(hush_device *device, const char *task_id, const u
         return status == HUSH_NONE ? HUSH_OK : status;
     }
     const hush_account *found = &device->account;
-    bool is_known = found->is_open && memcmp(found->recall, read.id, sizeof read.id) == 0;
+    bool is_known = found->is_open && hush_is_same(found->recall, read.id, sizeof read.id);
     for (size_t i = 0; i < HUSH_RECALL_IDS; i++) {
-        is_known = is_known || memcmp(found->recalls[i], read.id, sizeof read.id) == 0;
+        is_known = is_known || hush_is_same(found->recalls[i], read.id, sizeof read.id);
     }
-    if (!is_known && memcmp(found->digest, read.digest, HUSH_REPORT_DIGEST_BYTES) == 0) {
-        device->waiting[slot] = read;
+    if (!is_known && hush_is_same(found->digest, read.digest, HUSH_REPORT_DIGEST_BYTES)) {
+        if (slot == HUSH_RECALLS) {
+            slot = place_of(device->waiting, sizeof *device->waiting, HUSH_RECALLS, "");
+        }
+        device->waiting[slot % HUSH_RECALLS] = read; /* where there is no room, in place of the first */
     }
     return HUSH_OK;
 }
@@ -795,29 +821,27 @@ typedef struct {
 /* The kept answer that is next under the open recall of an account; its key is NO_KEY if there is none. */
 static hush_status find_next(hush_device *device, const char *account, int64_t now, candidate *out)
 {
-    char name[HUSH_NAME_BYTES];
     answer one;
+    size_t index = 0;
     hush_status status = HUSH_OK;
     out->key = NO_KEY;
-    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
-        if (!is_of(name, account)) {
-            continue;
-        }
-        status = load_answer(device, name, &one);
-        const bool here = status == HUSH_OK && memcmp(device->record + A_PLACE, device->place, PLACE_BYTES) == 0;
-        if (status == HUSH_OK) {
-            status = load_account(device, account);
-        }
-        if (status != HUSH_OK) {
+    while ((status = next_answer(device, account, &index, &one)) == HUSH_OK) {
+        const bool here = hush_is_same(device->record + A_PLACE, device->place, PLACE_BYTES);
+        if (one.state == DAMAGED || load_account(device, account) != HUSH_OK) {
             return HUSH_STORAGE;
         }
-        const uint64_t key = key_of(&device->account, name);
+        const uint64_t key = key_of(&device->account, one.name);
         if (here && is_recalled(device, &one) && end_of(device, &one) > now && (!out->key || key < out->key)) {
-            memcpy(out->name, name, sizeof name);
+            copy_name(out->name, one.name);
             out->key = key;
         }
     }
     return status == HUSH_NONE ? load_account(device, account) : status;
+}
+
+APART static void hasten(int64_t *next, int64_t moment)
+{
+    *next = moment < *next ? moment : *next;
 }
 
 /* Begins a recall that has waited long enough, if anything is kept for it. */
@@ -831,9 +855,11 @@ static hush_status begin_recall(hush_device *device, hush_recall *recall, int64_
         return status;
     }
     hush_account *found = &device->account;
-    const int64_t until = later(found->began, in_milliseconds(device->policy.recall_every));
+    const int64_t until = hush_later(found->began, in_milliseconds(device->policy.recall_every));
     if (found->is_open || (found->began && found->began <= now && now < until)) {
-        *next = !found->is_open && until < *next ? until : *next; /* the open one is served first */
+        if (!found->is_open) { /* else that one is served first */
+            hasten(next, until);
+        }
         return HUSH_OK;
     }
     if (device->random(device->random_context, found->seed, sizeof found->seed) != 0) {
@@ -844,7 +870,7 @@ static hush_status begin_recall(hush_device *device, hush_recall *recall, int64_
     found->began = now;
     found->spread = recall->spread;
     found->cursor = 0;
-    memcpy(found->recall, recall->id, sizeof recall->id);
+    hush_copy(found->recall, recall->id, sizeof recall->id);
     status = find_next(device, account, now, &first);
     if (status == HUSH_OK && first.key) {
         status = store_account(device, account);
@@ -860,13 +886,14 @@ static hush_status begin_recall(hush_device *device, hush_recall *recall, int64_
 static hush_status end_recall(hush_device *device, const char *account)
 {
     hush_account *found = &device->account;
-    for (size_t i = 0; i < HUSH_RECALLS; i++) {
-        if (strcmp(device->progress[i].name, account) == 0) {
-            device->progress[i].name[0] = 0;
-        }
+    const size_t slot = progress_of(device, account);
+    if (slot < HUSH_RECALLS) {
+        device->progress[slot].name[0] = 0;
     }
-    memmove(found->recalls[1], found->recalls[0], sizeof found->recalls - sizeof found->recalls[0]);
-    memcpy(found->recalls[0], found->recall, sizeof found->recall);
+    for (size_t i = HUSH_RECALL_IDS; --i > 0;) {
+        hush_copy(found->recalls[i], found->recalls[i - 1], sizeof found->recalls[i]);
+    }
+    hush_copy(found->recalls[0], found->recall, sizeof found->recall);
     found->is_open = false;
     memset(found->seed, 0, sizeof found->seed);
     return store_account(device, account);
@@ -877,14 +904,8 @@ static hush_status end_recall(hush_device *device, const char *account)
 /* The slot of an answer, or a free one; HUSH_WINDOW if there is none. */
 static size_t slot_of(const hush_device *device, const char *name)
 {
-    size_t free_slot = HUSH_WINDOW;
-    for (size_t i = 0; i < HUSH_WINDOW; i++) {
-        if (strcmp(device->flight[i].name, name) == 0) {
-            return i;
-        }
-        free_slot = device->flight[i].name[0] ? free_slot : i;
-    }
-    return free_slot;
+    const size_t slot = place_of(device->flight, sizeof *device->flight, HUSH_WINDOW, name);
+    return slot < HUSH_WINDOW ? slot : place_of(device->flight, sizeof *device->flight, HUSH_WINDOW, "");
 }
 
 /* Hands an answer that is loaded to the network, unless it is there, must wait, or there is no room. */
@@ -897,14 +918,14 @@ static void hand_over(hush_device *device, const answer *one, uint64_t key, int6
     }
     const bool is_known = device->flight[slot].name[0] != 0;
     if (is_known && device->flight[slot].until > now) {
-        *next = device->flight[slot].until < *next ? device->flight[slot].until : *next;
+        hasten(next, device->flight[slot].until);
         return;
     }
     if (is_known && !device->flight[slot].until) {
         return;
     }
     if (!is_known) {
-        memcpy(device->flight[slot].name, one->name, sizeof one->name);
+        copy_name(device->flight[slot].name, one->name);
         device->flight[slot].pause = FIRST_PAUSE;
     }
     device->flight[slot].ticket = ++device->ticket;
@@ -912,30 +933,24 @@ static void hand_over(hush_device *device, const answer *one, uint64_t key, int6
     device->flight[slot].key = key;
     if (publish(context, one->topic, one->frame, one->frame_bytes, device->ticket) != 0) {
         device->flight[slot].name[0] = 0;
-        *next = later(now, 1000) < *next ? later(now, 1000) : *next;
+        hasten(next, hush_later(now, 1000));
     }
 }
 
 /* Sends the answers that were never acknowledged and are due. */
 static hush_status send_waiting(hush_device *device, int64_t now, hush_publish publish, void *context, int64_t *next)
 {
-    char name[HUSH_NAME_BYTES];
     answer one;
+    size_t index = 0;
     hush_status status = HUSH_OK, worst = HUSH_OK;
-    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
-        if (!is_answer(name)) {
-            continue;
-        }
-        if (load_answer(device, name, &one) != HUSH_OK) {
-            worst = HUSH_STORAGE; /* the others are sent */
-            continue;
-        }
+    while ((status = next_answer(device, NULL, &index, &one)) == HUSH_OK) {
         if (one.state != WAITING) {
+            worst = one.state == DAMAGED ? HUSH_STORAGE : worst; /* the others are sent */
             continue;
         }
         const bool was_set_back = one.not_before - now > (int64_t)one.delay; /* the clock: no wait is longer than its own */
         if (one.not_before > now && !was_set_back) {
-            *next = one.not_before < *next ? one.not_before : *next;
+            hasten(next, one.not_before);
         } else {
             hand_over(device, &one, NO_KEY, now, publish, context, next);
         }
@@ -973,69 +988,65 @@ static hush_status send_recalled(hush_device *device, int64_t now, hush_publish 
         }
         const int64_t due = due_of(&device->account, first.key);
         if (due > now && due - now <= 1000 * (int64_t)device->account.spread) { /* else the clock was set back */
-            *next = due < *next ? due : *next;
-        } else if (load_answer(device, first.name, &one) == HUSH_OK) {
+            hasten(next, due);
+            continue;
+        }
+        copy_name(one.name, first.name);
+        if (load_answer(device, &one) == HUSH_OK) {
             hand_over(device, &one, first.key, now, publish, context, next);
         }
     }
     return status == HUSH_NONE ? HUSH_OK : status;
 }
 
-/* Finds an answer that is no longer to be kept: ended, too late to count, or the oldest of too many. */
-static hush_status find_ended(hush_device *device, int64_t now, bool too_many, char out[HUSH_NAME_BYTES])
+/* Finds an answer that is no longer to be kept: ended, too late to count, or the oldest of too many. HUSH_NONE: all are. */
+static hush_status find_ended(hush_device *device, int64_t now, bool too_many, answer *out)
 {
-    char name[HUSH_NAME_BYTES], account[HUSH_NAME_BYTES];
+    char account[HUSH_NAME_BYTES];
     answer one;
-    int64_t oldest = INT64_MAX;
+    size_t index = 0;
     hush_status status = HUSH_OK;
-    out[0] = 0;
-    for (size_t index = 0; (status = name_at(device, index, name)) == HUSH_OK; index++) {
-        if (!is_answer(name) || load_answer(device, name, &one) != HUSH_OK) {
-            continue; /* damage is reported where it matters */
-        }
+    out->state = DAMAGED;
+    while ((status = next_answer(device, NULL, &index, &one)) == HUSH_OK) {
+        bool ends = false;
         if (one.state == WAITING) {
-            if (!too_many && in_milliseconds(later(one.closes, LATE)) <= now) {
-                memcpy(out, name, sizeof name);
-                return HUSH_OK;
-            }
-            continue;
+            ends = !too_many && in_milliseconds(hush_later(one.closes, LATE)) <= now;
+        } else if (one.state == KEPT) { /* damage is reported where it matters */
+            name_account_of(one.name, account);
+            ends = load_account(device, account) == HUSH_OK &&
+                   (too_many ? out->state == DAMAGED || one.acknowledged < out->acknowledged : end_of(device, &one) <= now);
         }
-        name_account_of(name, account);
-        if (load_account(device, account) != HUSH_OK) {
-            continue;
+        if (ends) {
+            *out = one;
         }
-        if (too_many ? one.acknowledged < oldest : end_of(device, &one) <= now) {
-            memcpy(out, name, sizeof name);
-            oldest = one.acknowledged;
-            if (!too_many) {
-                return HUSH_OK;
-            }
+        if (ends && !too_many) {
+            return HUSH_OK;
         }
     }
-    return status == HUSH_NONE ? HUSH_OK : status;
+    return status == HUSH_NONE && out->state != DAMAGED ? HUSH_OK : status;
 }
 
 static hush_status tidy(hush_device *device, int64_t now)
 {
-    char name[HUSH_NAME_BYTES];
+    answer one;
     uint32_t kept = 0;
     hush_status status = HUSH_OK;
-    do {
-        status = find_ended(device, now, false, name);
-        if (status == HUSH_OK && name[0]) {
-            status = fold(device, name, false);
+    while ((status = find_ended(device, now, false, &one)) == HUSH_OK) {
+        status = fold(device, &one, false);
+        if (status != HUSH_OK) {
+            return status;
         }
-    } while (status == HUSH_OK && name[0]);
-    if (status == HUSH_OK) {
+    }
+    if (status == HUSH_NONE) {
         status = count_answers(device, KEPT, INT64_MIN, &kept);
     }
     for (; status == HUSH_OK && kept > device->policy.kept; kept--) {
-        status = find_ended(device, now, true, name);
-        if (status == HUSH_OK && name[0]) {
-            status = fold(device, name, true);
+        status = find_ended(device, now, true, &one);
+        if (status == HUSH_OK) {
+            status = fold(device, &one, true);
         }
     }
-    return status;
+    return status == HUSH_NONE ? HUSH_OK : status;
 }
 
 hush_status hush_device_send(hush_device *device, int64_t now, hush_publish publish, void *context, int64_t *next)
@@ -1064,16 +1075,12 @@ hush_status hush_device_send(hush_device *device, int64_t now, hush_publish publ
 /* Remembers how far a recall has come; where there is no room in memory, in its account. */
 static hush_status advance(hush_device *device, const char *account, uint64_t key)
 {
-    size_t slot = HUSH_RECALLS;
-    for (size_t i = 0; i < HUSH_RECALLS; i++) {
-        if (strcmp(device->progress[i].name, account) == 0) {
-            slot = i;
-            break;
-        }
-        slot = device->progress[i].name[0] ? slot : i;
+    size_t slot = progress_of(device, account);
+    if (slot == HUSH_RECALLS) {
+        slot = progress_of(device, "");
     }
     if (slot < HUSH_RECALLS) {
-        memcpy(device->progress[slot].name, account, strlen(account) + 1);
+        copy_name(device->progress[slot].name, account);
         device->progress[slot].cursor = key;
         return HUSH_OK;
     }
@@ -1086,16 +1093,17 @@ static hush_status advance(hush_device *device, const char *account, uint64_t ke
 static hush_status keep(hush_device *device, const char *name, int64_t now)
 {
     answer one;
-    hush_status status = load_answer(device, name, &one);
+    copy_name(one.name, name);
+    hush_status status = load_answer(device, &one);
     if (status != HUSH_OK || one.state != WAITING) {
         return status == HUSH_NONE ? HUSH_OK : status;
     }
     if (in_milliseconds(hush_kept_until(seconds_of(now), one.closes, device->policy.keep, NULL)) <= now) {
-        return fold(device, name, false);
+        return fold(device, &one, false);
     }
     device->record[A_STATE] = KEPT;
-    put(device->record + A_ACKNOWLEDGED, (uint64_t)now, 8);
-    memcpy(device->record + A_PLACE, device->place, PLACE_BYTES);
+    hush_put(device->record + A_ACKNOWLEDGED, 8, (uint64_t)now);
+    hush_copy(device->record + A_PLACE, device->place, PLACE_BYTES);
     return store(device, name, one.bytes);
 }
 
@@ -1113,12 +1121,12 @@ hush_status hush_device_acknowledged(hush_device *device, uint32_t ticket, uint8
         return HUSH_OK; /* of an earlier connection */
     }
     if (reason >= FIRST_REFUSAL || reason == NO_SUBSCRIBER) {
-        device->flight[slot].until = later(now, device->flight[slot].pause);
+        device->flight[slot].until = hush_later(now, device->flight[slot].pause);
         device->flight[slot].pause =
             device->flight[slot].pause < LONGEST_PAUSE / 2 ? 2 * device->flight[slot].pause : LONGEST_PAUSE;
         return HUSH_OK;
     }
-    memcpy(name, device->flight[slot].name, sizeof name);
+    copy_name(name, device->flight[slot].name);
     device->flight[slot].name[0] = 0;
     if (!device->flight[slot].key) {
         return keep(device, name, now);
@@ -1139,7 +1147,7 @@ hush_status hush_device_save(hush_device *device)
     hush_status status = HUSH_OK;
     for (size_t i = 0; i < HUSH_RECALLS && status == HUSH_OK; i++) {
         char account[HUSH_NAME_BYTES];
-        memcpy(account, device->progress[i].name, sizeof account);
+        copy_name(account, device->progress[i].name);
         if (!account[0]) {
             continue;
         }
@@ -1195,9 +1203,9 @@ hush_status hush_device_forget(hush_device *device, const char *task_id)
 
 static bool is_limit(const char *text)
 {
-    hush_sum sum;
-    hush_sum_clear(&sum);
-    return hush_sum_add(&sum, text, 1, 1) == HUSH_OK;
+    hush_sum nothing;
+    hush_sum_clear(&nothing);
+    return is_affordable(&nothing, text, 1, 1, text);
 }
 
 hush_status hush_device_open(hush_device *device, const hush_storage *storage, const hush_policy *policy,
@@ -1221,11 +1229,11 @@ hush_status hush_device_open(hush_device *device, const hush_storage *storage, c
         limits->keep < 0 || limits->keep > HUSH_KEEP_SECONDS || limits->recall_every < 0) {
         return HUSH_ARGUMENT;
     }
-    hush_digest((const uint8_t *)broker, strlen(broker), digest);
-    memcpy(device->record, digest, sizeof digest);
-    memcpy(device->record + sizeof digest, sender, strlen(sender));
-    hush_digest(device->record, sizeof digest + strlen(sender), digest);
-    memcpy(device->place, digest, PLACE_BYTES);
+    hush_digest((const uint8_t *)broker, hush_length(broker), digest);
+    hush_copy(device->record, digest, sizeof digest);
+    hush_copy(device->record + sizeof digest, sender, hush_length(sender));
+    hush_digest(device->record, sizeof digest + hush_length(sender), digest);
+    hush_copy(device->place, digest, PLACE_BYTES);
     device->storage = storage;
     hush_status status = add_up(device, NULL, &sum); /* reads every record */
     device->storage = status == HUSH_OK ? storage : NULL;

@@ -25,6 +25,7 @@
  *       page in use, before anything is added to this page.
  */
 #include "hush_flash.h"
+#include "hush_inside.h"
 
 #include <string.h>
 
@@ -172,7 +173,7 @@ static uint32_t read_header(const hush_flash_medium *medium, uint32_t page, uint
 {
     uint8_t header[HEADER_BYTES];
     get(medium, page, medium->unit, header, sizeof header);
-    const bool is_header = memcmp(header, MAGIC, sizeof MAGIC) == 0 && get_32(header + 12) == medium->page_bytes &&
+    const bool is_header = hush_is_same(header, MAGIC, sizeof MAGIC) && get_32(header + 12) == medium->page_bytes &&
                            get_32(header + 16) == medium->unit && get_32(header + 24) == checksum(0, header, 24);
     *copied = is_header ? get_32(header + 20) : 0;
     return is_header ? get_32(header + 8) : 0;
@@ -199,6 +200,18 @@ static bool put_header(const hush_flash_medium *medium, uint32_t page, uint32_t 
 }
 
 /* ---- records */
+
+/* Writes the head of a record, and returns its checksum. */
+static uint32_t put_head(const record *r, uint8_t out[HEAD_BYTES])
+{
+    out[0] = r->kind;
+    out[1] = r->name_size;
+    out[2] = (uint8_t)r->size;
+    out[3] = (uint8_t)(r->size >> 8);
+    const uint32_t crc = checksum(0, out, 4);
+    put_32(out + 4, crc);
+    return crc;
+}
 
 /* The head of the record at `at`, and its name; false if no head is there. */
 static bool read_head(const hush_flash *flash, uint32_t at, record *out)
@@ -261,7 +274,7 @@ static found look(const hush_flash *flash, uint32_t at, record *out)
 
 static bool has_name(const record *r, const char *name, size_t size)
 {
-    return r->name_size == size && memcmp(r->name, name, size) == 0;
+    return r->name_size == size && hush_is_same(r->name, name, size);
 }
 
 /* The last record of a name from `at` on. HUSH_NONE without one; HUSH_STORAGE if any of them is damaged. */
@@ -418,8 +431,7 @@ static hush_status add_up(hush_flash *flash)
 
 static bool is_name(const char *name)
 {
-    const size_t size = name ? strlen(name) : 0;
-    return size >= 1 && size <= MOST_NAME && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == size;
+    return name && hush_is_name(name, MOST_NAME, "-_.");
 }
 
 /* Of the body of a record: name, content, checksum. */
@@ -439,12 +451,7 @@ static hush_status append(hush_flash *flash, record *r, const uint8_t *content)
     const uint32_t body = body_at(medium, r->at), size = r->name_size + r->size;
     uint8_t bytes[CHUNK];
     memset(bytes, 0xff, sizeof bytes);
-    bytes[0] = r->kind;
-    bytes[1] = r->name_size;
-    bytes[2] = (uint8_t)r->size;
-    bytes[3] = (uint8_t)(r->size >> 8);
-    uint32_t crc = checksum(0, bytes, 4);
-    put_32(bytes + 4, crc);
+    uint32_t crc = put_head(r, bytes);
     crc = checksum(checksum(crc, (const uint8_t *)r->name, r->name_size), content, r->size);
     flash->must_move = true; /* until the record is whole */
     if (!put_mark(medium, flash->page, r->at) ||
@@ -474,7 +481,7 @@ static hush_status append(hush_flash *flash, record *r, const uint8_t *content)
 static hush_status write_record(hush_flash *flash, uint8_t kind, const char *name, const uint8_t *content, size_t size)
 {
     const hush_flash_medium *medium = flash->medium;
-    record r = {.kind = kind, .name_size = (uint8_t)strlen(name), .size = (uint32_t)size};
+    record r = {.kind = kind, .name_size = (uint8_t)hush_length(name), .size = (uint32_t)size};
     const uint32_t bytes = record_bytes(medium, r.name_size, r.size);
     if (flash->must_move || medium->page_bytes - flash->end < bytes) {
         const hush_status status = move(flash);
@@ -491,34 +498,40 @@ static hush_status write_record(hush_flash *flash, uint8_t kind, const char *nam
     return append(flash, &r, content);
 }
 
+/* The last record of a name: HUSH_OK if it has content, HUSH_NONE, HUSH_ARGUMENT or HUSH_STORAGE. */
+static hush_status find(hush_flash *flash, const char *name, record *out)
+{
+    if (!is_name(name)) {
+        return HUSH_ARGUMENT;
+    }
+    if (flash->is_broken) {
+        return HUSH_STORAGE;
+    }
+    const hush_status status = find_last(flash, first_record(flash->medium), name, hush_length(name), out);
+    if (status == HUSH_STORAGE) {
+        return break_down(flash);
+    }
+    return status == HUSH_OK && out->kind == CONTENT ? HUSH_OK : HUSH_NONE;
+}
+
 static hush_status flash_load(void *context, const char *name, uint8_t *out, size_t capacity, size_t *size)
 {
     hush_flash *flash = context;
     record r;
-    if (!is_name(name) || !out || !size) {
+    uint8_t bytes[HEAD_BYTES];
+    if (!out || !size) {
         return HUSH_ARGUMENT;
     }
-    *size = 0;
-    if (flash->is_broken) {
-        return HUSH_STORAGE;
-    }
-    const hush_status status = find_last(flash, first_record(flash->medium), name, strlen(name), &r);
-    if (status == HUSH_STORAGE) {
-        return break_down(flash);
-    }
-    if (status != HUSH_OK || r.kind != CONTENT) {
-        return HUSH_NONE;
-    }
-    *size = r.size;
-    if (r.size > capacity) {
-        return HUSH_SPACE;
+    const hush_status status = find(flash, name, &r);
+    *size = status == HUSH_OK ? r.size : 0;
+    if (status != HUSH_OK || r.size > capacity) {
+        return status == HUSH_OK ? HUSH_SPACE : status;
     }
     const uint32_t body = body_at(flash->medium, r.at) + r.name_size;
     get(flash->medium, flash->page, body, out, r.size);
-    uint8_t head[4] = {r.kind, r.name_size, (uint8_t)r.size, (uint8_t)(r.size >> 8)}, check[CHECK_BYTES];
-    uint32_t crc = checksum(checksum(0, head, 4), (const uint8_t *)r.name, r.name_size);
-    get(flash->medium, flash->page, body + r.size, check, sizeof check);
-    return get_32(check) == checksum(crc, out, r.size) ? HUSH_OK : break_down(flash);
+    uint32_t crc = checksum(put_head(&r, bytes), (const uint8_t *)r.name, r.name_size);
+    get(flash->medium, flash->page, body + r.size, bytes, CHECK_BYTES);
+    return get_32(bytes) == checksum(crc, out, r.size) ? HUSH_OK : break_down(flash);
 }
 
 /* Room is kept for one more record as large as the largest: so that a record can always be removed, and be replaced
@@ -537,21 +550,18 @@ static hush_status flash_store(void *context, const char *name, const uint8_t *b
 {
     hush_flash *flash = context;
     record old;
-    if (!is_name(name) || !bytes) {
+    if (!bytes) {
         return HUSH_ARGUMENT;
     }
-    if (flash->is_broken) {
-        return HUSH_STORAGE;
+    hush_status status = find(flash, name, &old);
+    if (status != HUSH_OK && status != HUSH_NONE) {
+        return status;
     }
     if (size > MOST_CONTENT) {
         return HUSH_SPACE;
     }
-    hush_status status = find_last(flash, first_record(flash->medium), name, strlen(name), &old);
-    if (status == HUSH_STORAGE) {
-        return break_down(flash);
-    }
-    const uint32_t before = status == HUSH_OK && old.kind == CONTENT ? old.next - old.at : 0;
-    const uint32_t after = record_bytes(flash->medium, (uint32_t)strlen(name), (uint32_t)size);
+    const uint32_t before = status == HUSH_OK ? old.next - old.at : 0;
+    const uint32_t after = record_bytes(flash->medium, (uint32_t)hush_length(name), (uint32_t)size);
     if (!has_room(flash, before, after)) { /* `largest` may be of a record that is no more */
         if (add_up(flash) != HUSH_OK) {
             return break_down(flash);
@@ -572,18 +582,9 @@ static hush_status flash_remove(void *context, const char *name)
 {
     hush_flash *flash = context;
     record old;
-    if (!is_name(name)) {
-        return HUSH_ARGUMENT;
-    }
-    if (flash->is_broken) {
-        return HUSH_STORAGE;
-    }
-    hush_status status = find_last(flash, first_record(flash->medium), name, strlen(name), &old);
-    if (status == HUSH_STORAGE) {
-        return break_down(flash);
-    }
-    if (status != HUSH_OK || old.kind != CONTENT) {
-        return HUSH_OK;
+    hush_status status = find(flash, name, &old);
+    if (status != HUSH_OK) {
+        return status == HUSH_NONE ? HUSH_OK : status;
     }
     status = write_record(flash, REMOVED, name, (const uint8_t *)"", 0);
     if (status == HUSH_OK) {

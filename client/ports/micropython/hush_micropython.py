@@ -11,6 +11,7 @@ the broker acknowledges, and answers no round twice. Use that, unless you have a
 """
 # ruff: noqa: INP001, PLR2004 - copied to a device as one file; the numbers of the wire are where they are read
 # ruff: noqa: RUF005, SIM905, PLR0917 - MicroPython has no stars in lists, and no keywords for its own functions
+# ruff: noqa: SIM113 - enumerate would make a tuple for each number of a table
 
 import binascii
 import hashlib
@@ -338,12 +339,15 @@ def _table(task: "Task", index: int, rng: SystemRandom) -> int:
     level, rest = divmod(index * (task.rows - 1), STEPS)
     rounding, draw = divmod(rng.below(STEPS * task.total), task.total)
     level += 1 if rounding < rest else 0
-    reader, found = _Reader(task.payload, task.weights_at), 0
-    for row, _ in enumerate(reader.items()):
-        for output, _ in enumerate(reader.items()):
+    reader, found, row = _Reader(task.payload, task.weights_at), 0, 0
+    for _ in reader.items():
+        output = 0
+        for _ in reader.items():
             weight = reader.integer()
             if row == level and draw >= 0:  # every row is read, so that the time does not tell which it was
                 found, draw = output, draw - weight
+            output += 1
+        row += 1
     return found
 
 
@@ -464,19 +468,24 @@ def _vector(task: "Task", lie: int, levels: int, index: list[int], rng: SystemRa
 
 
 class _Reader:
-    """Parses a JSON text from left to right."""
+    """Parses a JSON text from left to right.
+
+    It compares bytes as integers: a slice of one byte would be 32 bytes of garbage for each byte of a table.
+    """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
 
-    def peek(self) -> bytes:
-        """Return the next byte after white space; empty at the end."""
-        while self.at < len(self.data) and self.data[self.at] in _SPACE:
-            self.at += 1
-        return self.data[self.at : self.at + 1]
+    def peek(self) -> int:
+        """Return the next byte after white space; -1 at the end."""
+        data, at, end = self.data, self.at, len(self.data)
+        while at < end and data[at] in _SPACE:
+            at += 1
+        self.at = at
+        return data[at] if at < end else -1
 
     def take(self, symbol: bytes) -> bool:
-        found = self.peek() == symbol
+        found = self.peek() == symbol[0]
         self.at += 1 if found else 0
         return found
 
@@ -484,18 +493,18 @@ class _Reader:
         """Return a line for people of at most `most` characters, which may escape only quotes and backslashes."""
         if not self.take(b'"'):
             raise HushError("task", "text is missing")
-        start, characters = self.at, 0
-        while self.data[self.at : self.at + 1] not in (b'"', b""):
-            byte = self.data[self.at]
+        data, at, end, characters = self.data, self.at, len(self.data), 0
+        while at < end and data[at] != 0x22:
+            byte = data[at]
             characters += 0 if byte & 0xC0 == 0x80 else 1
             if byte < 0x20:
                 raise HushError("malformed", "text with a control character")
-            if byte == ord("\\"):
-                self.at += 1
-                if self.data[self.at : self.at + 1] not in (b'"', b"\\"):
+            if byte == 0x5C:
+                at += 1
+                if at == end or data[at] not in b'"\\':
                     raise HushError("task", "text with an escape that hush does not publish")
-            self.at += 1
-        text = self.data[start : self.at]
+            at += 1
+        text, self.at = data[self.at : at], at
         if not self.take(b'"'):
             raise HushError("malformed", "text without an end")
         if characters > most:
@@ -512,10 +521,10 @@ class _Reader:
     def number(self, most: int) -> str:
         """Return the text of a JSON number of at most `most` bytes."""
         self.peek()
-        start = self.at
-        while self.data[self.at : self.at + 1] != b"" and self.data[self.at] in b"+-.0123456789eE":
+        data, start, end = self.data, self.at, len(self.data)
+        while self.at < end and data[self.at] in b"+-.0123456789eE":
             self.at += 1
-        text = self.data[start : self.at].decode()
+        text = data[start : self.at].decode()
         if not 1 <= len(text) <= most:
             raise HushError("task", "a number is missing, or is too long")
         digits, rest = _split(text[1:] if text[0] == "-" else text, "+-.eE")
@@ -525,7 +534,17 @@ class _Reader:
         return text
 
     def integer(self) -> int:
-        """Return a JSON integer."""
+        """Return a JSON integer. Up to nine digits, which is most weights of a table, leave no garbage."""
+        negative = self.peek() == 0x2D
+        data, end, number = self.data, len(self.data), 0
+        first = at = self.at + (1 if negative else 0)
+        while at < end and at - first < 9 and 0x30 <= data[at] <= 0x39:
+            number = 10 * number + data[at] - 0x30
+            at += 1
+        legal = at == first + 1 or (at > first and data[first] != 0x30)
+        if legal and not (at < end and data[at] in b"+-.0123456789eE"):
+            self.at = at
+            return -number if negative else number
         text = self.number(100)
         if not _are_digits(text[1:] if text[0] == "-" else text):
             raise HushError("task", "a number that is not an integer")
@@ -546,7 +565,7 @@ class _Reader:
 
     def counts(self, most: int) -> list[int]:
         """Return an integer from 1 to `most`, or up to 8 of them in a list."""
-        if self.peek() != b"[":
+        if self.peek() != 0x5B:
             return [self.count(most)]
         found: list[int] = []
         for _ in self.items():
@@ -569,7 +588,7 @@ class _Reader:
         return int(text)
 
     def epsilon(self) -> str:
-        if self.peek() == b'"':
+        if self.peek() == 0x22:
             return self.word(31)
         text = self.number(31)
         if not _are_digits(text):
@@ -674,7 +693,7 @@ def _task(payload: bytes, limit: tuple[int, int]) -> Task:
         _read_field(reader, reader.name(_TASK_FIELDS, task.seen), task)
         if not reader.take(b","):
             break
-    if not reader.take(b"}") or reader.peek() != b"":
+    if not reader.take(b"}") or reader.peek() >= 0:
         raise HushError("malformed", "is not a JSON object")
     for name, numbers in (("levels", task.levels), ("size", task.size)):
         if not numbers:
@@ -692,6 +711,9 @@ def _is_text(payload: bytes) -> bool:
     at, end = 0, len(payload)
     while at < end:
         lead = payload[at]
+        if lead < 0x7F:
+            at += 1
+            continue
         more = 0 if lead < 0x80 else 1 if 0xC2 <= lead < 0xE0 else 2 if 0xE0 <= lead < 0xF0 else 3
         tail = payload[at + 1 : at + 1 + more]
         if 0x80 <= lead < 0xC2 or lead > 0xF4 or len(tail) < more or any(byte & 0xC0 != 0x80 for byte in tail):
@@ -704,7 +726,7 @@ def _is_text(payload: bytes) -> bool:
         point = lead & (0x7F if more == 0 else 0x3F >> more)
         for byte in tail:
             point = point << 6 | byte & 0x3F
-        if lead > 0x7E and not _is_printable(point):
+        if not _is_printable(point):
             return False
         at += 1 + more
     return True
@@ -1051,12 +1073,13 @@ def _check_table(task: Task) -> None:
     if task.rows < 2 or outputs < 2 or task.rows * outputs > _MOST_CELLS or not 1 <= task.unit <= most:
         raise HushError("task", "a table of another size, or a unit out of range")
     least, largest = [0] * outputs, [0] * outputs
-    reader = _Reader(task.payload, task.weights_at)
-    for row, _ in enumerate(reader.items()):
+    reader, row = _Reader(task.payload, task.weights_at), 0
+    for _ in reader.items():
         total, moment = _read_row(reader, task, row, least, largest)
         task.total = task.total or total
         if total != task.total or moment * (task.rows - 1) != total * task.unit * row:
             raise HushError("task", "a row of the table has another sum, or is biased")
+        row += 1
     for output in range(outputs):
         if largest[output] << _PRECISION > least[output] * low:
             raise HushError("task", "the table does not keep to its epsilon")
@@ -1065,13 +1088,13 @@ def _check_table(task: Task) -> None:
 def _read_row(reader: _Reader, task: Task, row: int, least: list[int], largest: list[int]) -> tuple[int, int]:
     """Return the sum and the moment of a row, and update the least and the largest weight of each output."""
     total = moment = output = 0
-    positions, most = _integers(task, task.positions_at), 1 << 128
+    positions, most, lowest = _integers(task, task.positions_at), 1 << 128, -1 << 128
     for _ in reader.items():
         weight = reader.integer()
         if output == len(least) or not 0 <= weight <= most:
             raise HushError("task", "a row of another length, or a weight out of range")
         position = next(positions)
-        if not -most <= position <= most:
+        if not lowest <= position <= most:
             raise HushError("task", "a position out of range")
         total, moment = total + weight, moment + weight * position
         least[output] = weight if row == 0 else min(least[output], weight)
@@ -1448,7 +1471,7 @@ def _recall(payload: bytes) -> Recall:
             recall.spread = min(max(int(text), 1), _LONGEST_SPREAD)
         if not reader.take(b","):
             break
-    if not reader.take(b"}") or reader.peek() != b"" or len(seen) != len(_RECALL_FIELDS) or not is_task_id(recall.task):
+    if not reader.take(b"}") or reader.peek() >= 0 or len(seen) != len(_RECALL_FIELDS) or not is_task_id(recall.task):
         raise HushError("malformed", "is not a recall")
     return recall
 
