@@ -1147,7 +1147,7 @@ static bool take(reader *from, char symbol)
 }
 
 /* Characters that no text has: controls, formats, white space but the space, private use; docs/wire.md has the list.
- * From the end of one range to the first and the end of the next, in seven bits a byte, the last of which has the eighth. */
+ * How far it is to the beginning of the next range, and to its end: seven bits a byte, and the eighth in the last. */
 static const uint8_t UNPRINTABLE[] = {
     0xff, 0xa2, 0x8c, 0x81, 0x0a, 0xd2, 0x86, 0x96, 0x81, 0x01, 0xc0, 0x81, 0xb1, 0x81, 0x03, 0x80, 0x82, 0xd0, 0x81,
     0x1b, 0x9d, 0x81, 0x03, 0x8d, 0x81, 0x0f, 0xf1, 0x90, 0x98, 0x88, 0xaf, 0x91, 0x1f, 0x90, 0x81, 0x02, 0x4f, 0xff,
@@ -1844,8 +1844,8 @@ static hush_status read_table(reader *from, draft *to)
         return status;
     }
     to->task->levels = to->rows - 1;
-    return seen == (BIT(FIELD_POSITIONS) | BIT(FIELD_TABLE_UNIT) | BIT(FIELD_WEIGHTS)) && to->rows >= 2 && to->task->outputs >= 2 &&
-                   to->positions == to->task->outputs
+    return seen == (BIT(FIELD_POSITIONS) | BIT(FIELD_TABLE_UNIT) | BIT(FIELD_WEIGHTS)) && to->rows >= 2 &&
+                   to->task->outputs >= 2 && to->positions == to->task->outputs
                ? HUSH_OK
                : HUSH_TASK;
 }
@@ -2108,7 +2108,10 @@ static hush_status read_mechanism(reader *from, hush_mechanism *out)
     unsigned place = 0;
     hush_status status = read_choice(from, names, &place);
     *out = (hush_mechanism)(HUSH_LAPLACE + place);
-    return status == HUSH_OK ? (is_here(*out) ? HUSH_OK : HUSH_MECHANISM) : *out > HUSH_VECTOR ? HUSH_MECHANISM : status;
+    if (status != HUSH_OK) {
+        return *out > HUSH_VECTOR ? HUSH_MECHANISM : status; /* a word that is not one of them */
+    }
+    return is_here(*out) ? HUSH_OK : HUSH_MECHANISM;
 }
 
 static hush_status read_count_element(reader *from, uint32_t place, void *to)
@@ -2222,7 +2225,8 @@ static bool has_parameters(const draft *made)
     const hush_task *task = made->task;
     const size_t rule = (size_t)task->mechanism - HUSH_LAPLACE;
     const uint32_t offers = made->offers ? made->offers : 1;
-    unsigned given = made->seen & (BIT(FIELD_LEVELS) | BIT(FIELD_SIZE) | BIT(FIELD_SAMPLED) | BIT(FIELD_TABLE) | BIT(FIELD_COINS));
+    unsigned given = BIT(FIELD_LEVELS) | BIT(FIELD_SIZE) | BIT(FIELD_SAMPLED) | BIT(FIELD_TABLE) | BIT(FIELD_COINS);
+    given &= made->seen;
     given &= ~(made->levels ? 0u : BIT(FIELD_LEVELS)); /* an empty list is none */
     given &= ~(made->sizes ? 0u : BIT(FIELD_SIZE));
     if (made->kind != rules[rule].kind || (given & ~rules[rule].may) != rules[rule].needs ||
@@ -2412,7 +2416,10 @@ hush_status hush_read_task(const uint8_t *payload, size_t size, const char *max_
     task->json_bytes = size;
     reader from = {task->json, task->json + size};
     draft made = {.task = task, .json = task->json};
-    hush_status status = is_text(payload, payload + size) ? read_document(&from, TASK_NAMES, read_task_field, &made, &made.seen) : HUSH_MALFORMED;
+    hush_status status = HUSH_MALFORMED;
+    if (is_text(payload, payload + size)) {
+        status = read_document(&from, TASK_NAMES, read_task_field, &made, &made.seen);
+    }
     if (status == HUSH_OK) {
         status = check_task(&made, &limit);
     }
