@@ -24,7 +24,7 @@ size_t hush_length(const char *text);
 bool hush_is_equal(const char *a, const char *b);
 bool hush_is_same(const void *a, const void *b, size_t size);
 
-/* Whether a text begins with one of these letters. */
+/* Whether it is one of these letters; a zero is not. */
 bool hush_is_one_of(char c, const char *letters);
 
 /* Whether it is 1 to `most` of a-z, 0-9 and `others`. */
