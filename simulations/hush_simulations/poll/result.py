@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.explain import largest_loss
 from hush_aggregator.http.page.figures import primary
-from hush_aggregator.presentation import NumberFormat, interval_name, report_problems
+from hush_aggregator.presentation import NumberFormat, interval_name, report_problems, with_minus
 from hush_aggregator.result import encode
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Fact, Facts, Renderable, Sentence
 from hush_simulations.display.files import write_all
-from hush_simulations.display.style import Palette, Picture, Theme, canvas, styled
+from hush_simulations.display.style import Palette, Picture, Theme, canvas, finish, styled
 from hush_simulations.poll.questions import LARGEST_EPSILON, RELEASE_FROM
 from hush_simulations.poll.session import Answered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_ROOM = 0.02  # of an axis
 
 
 class _Row(NamedTuple):
@@ -111,18 +114,19 @@ def _draw(answered: Answered, rows: Sequence[_Row], palette: Palette) -> "Figure
                 axes.plot(ends, (place, place), "|-", color=palette.ink, lw=2.2, ms=12, mew=2.2)
             axes.plot(factor * row.value, place, "o", color=palette.noisy, ms=9, mec=palette.ink)
         names = [
-            f"{row.name}\n{row.wording.value(row.value)}" if len(rows) == 1 else fill(row.name, 24) for row in rows
+            f"{row.name}\n{with_minus(row.wording.value(row.value))}" if len(rows) == 1 else fill(row.name, 24)
+            for row in rows
         ]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.4 if rows else 0.6, -0.6)
-        if result.is_share:
-            axes.set_xlim(0, 100)
-        else:
-            axes.set_xlim(domain.lower, domain.upper)
-        unit = "%" if result.is_share else result.task.unit
+        factor, unit = (100, "%") if result.is_share else (1, result.task.unit)
+        shown = [factor * end for end in (*domain.axis, *(row.value for row in rows))]  # noise may exceed the bounds
+        room = _ROOM * (max(shown) - min(shown))  # for the ends of intervals at a bound
+        axes.set_xlim(min(shown) - room, max(shown) + room)
+        what = f"{'share' if result.is_share else 'average'}{f' ({unit})' if unit else ''}"
         confidence = exact(result.confidence, scale=100)
-        whom = f", {confidence} % intervals: {rows[0].whom}" if rows else ""
-        axes.set_xlabel(f"{unit}{whom}".strip(", "))
+        axes.set_xlabel(f"{what}, {confidence} % intervals: {rows[0].whom}" if rows else what)
         count = f"{whole(answered.answers)} answer{'' if answered.answers == 1 else 's'}"
         axes.set_title(f"{fill(result.task.title, 60)}\n{count}{'' if rows else ', no estimate'}")
+        finish(figure)
     return figure
