@@ -77,7 +77,7 @@ def test_a_terminal_shows_text_alone(program: Sequence[str], tmp_path: Path) -> 
         timeout=100,
         check=False,
     )
-    assert "Is it feasible? the mean of a number from 0 to 110 years" in ended.stdout, ended.stderr
+    assert "Is it feasible? The mean of a number from 0 to 110 years" in ended.stdout, ended.stderr
     assert "<table" not in ended.stdout
     said = ended.stdout + ended.stderr
     assert "did you mean 'heights'?" in said

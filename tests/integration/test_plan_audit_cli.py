@@ -69,7 +69,7 @@ def own(tmp_path: Path) -> Path:
 def test_a_plan_names_what_auto_picks_and_what_the_others_cost() -> None:
     ended = hush("plan", "--epsilon", "0.5", "--error", "5", "--lower", "0", "--upper", "100", "--unit", "cm")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "How many people? the mean of a number from 0 to 100 cm; epsilon 0.5, an error of 5 cm (5 %)" in ended.stdout
+    assert "How many people? The mean of a number from 0 to 100 cm; epsilon 0.5, an error of 5 cm (5 %)" in ended.stdout
     assert "table (auto)" in ended.stdout
     assert "12 294" in ended.stdout
     assert "6 484" in ended.stdout

@@ -1,5 +1,6 @@
 """Pictures of plans, of what is feasible, and of audits."""
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LETTERS = 46  # of a heading
+_HYPHEN = re.compile(r"(?<!\S)-(?=\d)")  # of a number below zero
 
 
 def _drawn(
     title: str, about: str, height: float, palette: Palette, draw: "Callable[[Axes], None]", *, columns: int = 0
 ) -> "Figure":
     """Return a figure with one panel below its title, with a legend of so many columns."""
-    heading = "\n".join(wrapped(title, _LETTERS))
+    heading = "\n".join(wrapped(_HYPHEN.sub("\N{MINUS SIGN}", title), _LETTERS))
     with styled(palette):
         figure = canvas(height + 0.25 * heading.count("\n"))
         axes = figure.subplots()
@@ -48,8 +50,7 @@ def _drawn(
 
 def picture_of_feasibility(found: Feasibility) -> Picture:
     """Return the half-width of the interval at each epsilon; or, without people, how many reach the goal."""
-    asked = feasibility_asked(found)
-    title = asked[0].upper() + asked[1:]
+    title = feasibility_asked(found)
     what = "Half-width of the interval for the population" if found.people is not None else "People who reach the goal"
     return Picture(
         title,

@@ -76,7 +76,8 @@ def heading_of(question: PlanQuestion) -> str:
 
 
 def _asked(domain: Domain) -> str:
-    return domain.estimand + "".join(map(_bounds, domain.numbers[:1]))
+    estimand = domain.estimand
+    return estimand[0].upper() + estimand[1:] + "".join(map(_bounds, domain.numbers[:1]))
 
 
 def _bounds(number: NumberDomain) -> str:

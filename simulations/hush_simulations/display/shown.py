@@ -93,7 +93,8 @@ def _html(block: Renderable) -> str:
 
 
 def _table(rows: Iterable[str]) -> str:
-    return f'<table style="border-collapse:collapse;margin:.4em 0">{"".join(rows)}</table>'
+    table = f'<table style="border-collapse:collapse">{"".join(rows)}</table>'
+    return f'<div style="overflow-x:auto;margin:.4em 0">{table}</div>'  # a wide one scrolls by itself
 
 
 def _fact_row(fact: Fact) -> str:
@@ -109,8 +110,11 @@ def _rows(table: Table) -> Iterator[str]:
 
 def _row(kind: str, cells: Sequence[tuple[Cell, str]], row: Row | None = None) -> str:
     style = "" if row is None else row.style
+    sides = {side: f"text-align:{side};{_CELL};" for side in ("left", "right")}
+    if kind == "td":
+        sides["right"] += "white-space:nowrap;"  # numbers
     shown = (
-        f'<{kind} style="text-align:{side};{_CELL};{_STYLES[style_of(cell) or style]}">{_text(cell)}</{kind}>'
+        f'<{kind} style="{sides[side]}{_STYLES[style_of(cell) or style]}">{_text(cell)}</{kind}>'
         for cell, side in cells
     )
     return f'<tr style="background:none">{"".join(shown)}</tr>'

@@ -285,7 +285,9 @@ def heading(run: Run) -> str:
     ways = {"memory": "in memory", "bulk": _BULK.get(run.drawing or "")}.get(run.experiment.engine)
     ways = ways or f"over MQTT ({run.broker})"
     devices = "1 device" if run.clients == 1 else f"{whole(run.clients)} devices"
-    return f"{task.title or task.id}: {devices}, {task.mechanism}, epsilon {epsilon_in_words(task)}, {ways}"
+    asked = task.title or task.id
+    asked += "" if asked.endswith("?") else ":"
+    return f"{asked} {devices}, {task.mechanism}, epsilon {epsilon_in_words(task)}, {ways}"
 
 
 def epsilon_in_words(task: Task) -> str:
