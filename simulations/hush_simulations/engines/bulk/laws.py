@@ -248,14 +248,14 @@ class _Laplace(Law[Laplace]):
         """Without the intervals that need a sample variance, the monitor and the winsorised mean."""
         part = estimate.single
         without = {target for target, method in part.methods.items() if "student" in method}
+        intervals, methods, stderr = part.intervals, part.methods, part.stderr
+        if without:
+            intervals = {target: one for target, one in intervals.items() if target not in without}
+            methods = {target: one for target, one in methods.items() if target not in without}
+            stderr = {target: one for target, one in stderr.items() if target not in without}
         missing = dict.fromkeys((*sorted(without), "monitor", "winsorised"), _NOT_DRAWN)
-        part = replace(
-            part,
-            intervals={target: one for target, one in part.intervals.items() if target not in without},
-            methods={target: one for target, one in part.methods.items() if target not in without},
-            stderr={target: one for target, one in part.stderr.items() if target not in without},
-            failures={**part.failures, **missing},
-        )
+        failures = {**part.failures, **missing}
+        part = replace(part, intervals=intervals, methods=methods, stderr=stderr, failures=failures)
         return replace(estimate, parts=(part,), monitor=None, winsorised=None)
 
 
