@@ -2104,7 +2104,8 @@ APART static hush_status check_coins(const hush_task *task, const fraction *epsi
 
 static hush_status read_mechanism(reader *from, hush_mechanism *out)
 {
-    static const char names[] = "laplace\0multilevel\0table\0randomized_response\0subset_selection\0vector\0";
+    static const char names[] = "laplace" "\0" "multilevel" "\0" "table" "\0" "randomized_response" "\0"
+                                "subset_selection" "\0" "vector" "\0";
     unsigned place = 0;
     hush_status status = read_choice(from, names, &place);
     *out = (hush_mechanism)(HUSH_LAPLACE + place);
