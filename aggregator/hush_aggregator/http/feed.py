@@ -34,6 +34,7 @@ from hush_common.wire import Refusal
 _LOG = logging.getLogger("hush.aggregator")
 _READ_EVERY_S = 1.0  # at most once a second, so that polling cannot reveal when a report arrived
 _NOTIFY_EVERY_S = 0.1
+_FIRST_READ_S = 1.0  # after the start, if nobody follows: the first page does not compete with a hundred estimates
 _UNWATCHED_S = 30.0  # between two reads without followers
 _CONCURRENT = 2  # documents: a request for a single one does not wait for a thousand
 _CURSORS = 4096  # that are remembered by name
@@ -94,19 +95,23 @@ class ChangeFeed:
         """Read the store again and again, until cancelled."""
         telling = asyncio.create_task(self._notify(), name="hush-feed-tell")
         try:
+            await self._wait_for_follower(_FIRST_READ_S)
             while True:
                 with suppress(StoreError):
                     await self.overview()
                 await asyncio.sleep(self._read_at + _READ_EVERY_S - asyncio.get_running_loop().time())
                 if not self.followers:
                     self._arrived.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_UNWATCHED_S):
-                            await self._arrived.wait()
+                    await self._wait_for_follower(_UNWATCHED_S)
         finally:
             for task in (telling, *self._making.values()):
                 task.cancel()
             await asyncio.wait({telling, *self._making.values()})
+
+    async def _wait_for_follower(self, most_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                await self._arrived.wait()
 
     def end(self) -> None:
         """End all streams."""

@@ -28,6 +28,7 @@ _ROUNDS = 24
 _LISTS = 8  # pages of the list that are stored as they were read
 _PATIENCE_S = 0.12  # on the first page: a slower estimate goes on being made, and is shown when the page loads again
 _AWAITED = 24  # estimates that a list waits for; of more, few would be made in time
+_SENT_S = 0.3  # after which a page and its style are on the screen
 _PATIENCE_OF_ONE_S = 5.0
 _CLOSED_LAST = {TaskState.OPEN: 0, TaskState.WITHDRAWN: 1, TaskState.CLOSED: 2}
 
@@ -236,6 +237,7 @@ class TaskViews:
         """Make many results one after the other, unless others are being made like this."""
 
         async def make() -> None:
+            await asyncio.sleep(_SENT_S)
             for task in tasks:
                 await self.reading.result(task)
 
