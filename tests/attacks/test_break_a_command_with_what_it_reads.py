@@ -104,6 +104,7 @@ def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, memory
             assert complaints(one, shown(one, place), place) == [], option
 
 
+@pytest.mark.long
 def test_garbling_reaches_every_command_and_every_end(past: Past, memory_path: Path) -> None:
     cases = [garbled(SEED, number, past) for number in range(_CASES)]
     assert {case.call.command for case in cases} == {one.command for one in CALLS}
@@ -132,6 +133,7 @@ def test_a_terminal_that_is_written_to_is_found(
     assert {"a forged line", *(f"prints {sign!a}" for sign in "\x1b\x9b\x07\r\u202e\u2066\u2028")} <= set(wrong)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_garbled_call_that_writes_to_a_terminal_is_found(
     past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -208,6 +208,7 @@ def assert_learned_no_more_than_was_spent(attacker: Attacker, spent: Fraction) -
     assert attacker.moved <= Decimal(spent.numerator) / Decimal(spent.denominator) * (1 + Decimal("1e-20"))
 
 
+@pytest.mark.long
 async def test_to_bisect_a_value_over_many_ids(mosquitto: Mosquitto, tmp_path: Path) -> None:
     asked = victims(tmp_path)
     knowledge = {"refuse": never, "clamp": always}

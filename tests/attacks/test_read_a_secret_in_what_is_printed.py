@@ -234,6 +234,7 @@ PASSWORDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", takers("--password-file"))
 def test_in_no_file_of_a_password(command: str, memory_path: Path) -> None:
     for user, content in product(("", "alice", "al ice"), PASSWORDS.values()):
@@ -258,6 +259,7 @@ TYPED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["sum", "vote", "way", "pair", "unheard-of", "no id"])
 def test_in_no_standard_input(task: str, memory_path: Path) -> None:
     for typed, stored in product(TYPED.values(), (False, True)):
@@ -284,6 +286,7 @@ CELL_TABLES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"--yes": "x"}, {"SCENARIO": "survey"}, {}]
 )
@@ -324,6 +327,7 @@ def test_in_no_setting_of_a_program(value: object) -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [{"--lower": "0", "--upper": "1e10"}, {"--labels": ",".join(CELLS)}], ids=str)
 def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path) -> None:
     given = {"--csv": "people.csv", "--column": "income", **kind, "--engine": "memory", "--out": "out", "--seed": "7"}

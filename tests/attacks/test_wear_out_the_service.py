@@ -262,6 +262,7 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
         await asyncio.wait(asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sent", [HALF_HEAD, b"", REFUSED], ids=["half", "no", "refused"])
 async def test_connections_reopened_without_pause_keep_nobody_out(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, sent: bytes

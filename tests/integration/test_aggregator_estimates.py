@@ -207,6 +207,7 @@ def test_an_estimate_that_takes_a_minute_keeps_no_other_from_being_fresh(mosquit
         assert len(troubles(log)) == sum(map(len, troubles(log).values())) >= 2
 
 
+@pytest.mark.long
 def test_one_device_of_great_noise_among_a_thousand_leaves_the_exact_interval(
     mosquitto: Mosquitto, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ async def test_a_broker_that_restarts_in_the_middle_costs_nothing(mosquitto: Mos
     assert counted(store) == 5000
 
 
+@pytest.mark.long
 async def test_a_full_inbox_stops_reading_and_loses_nothing(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +230,7 @@ def publisher(mosquitto: Mosquitto, tmp_path: Path) -> Callable[[Mapping[str, ob
     return task_publish
 
 
+@pytest.mark.long
 def test_a_task_stays_as_an_earlier_version_published_and_stored_it(mosquitto: Mosquitto, tmp_path: Path) -> None:
     task_publish = publisher(mosquitto, tmp_path)
     draft = {**DOCUMENT, "epsilon": "3", "mechanism": "auto"}

@@ -42,6 +42,7 @@ def test_floating_point_names_four_values_in_five_and_is_a_guess_at_hush() -> No
     assert bounds == ["52.5 %", "62.3 %", "73.2 %", "88.1 %", "98.3 %"]  # rounded up, as every promise is
 
 
+@pytest.mark.long
 def test_a_year_of_fresh_noise_averages_away_and_a_ledger_stays() -> None:
     figures = played("averaging").figures
     assert figures["devices"] == 24
@@ -113,6 +114,7 @@ def test_silence_halves_the_naive_value_each_time_and_moves_hush_by_what_was_cha
     assert figures["hush answered"] == 25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_has_a_picture_for_both_grounds_and_a_row_for_each_figure_that_matters(name: str) -> None:
     done = played(name)

@@ -250,6 +250,7 @@ def scaled(monkeypatch: pytest.MonkeyPatch, scale: float) -> None:
     monkeypatch.setattr("hush_common.mqtt.connection._TICK_SECONDS", scale)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [0.05, pytest.param(1.0, marks=[pytest.mark.soak, pytest.mark.timeout(480)])])
 @pytest.mark.parametrize(
     ("name", "manners"),

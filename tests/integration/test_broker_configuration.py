@@ -242,6 +242,7 @@ async def test_a_user_who_was_removed_is_put_out_and_does_not_come_in_again(tmp_
         broker.stop()
 
 
+@pytest.mark.long
 def test_the_whole_journey(tmp_path: Path) -> None:
     """Configuration, a device, a broker, a service, a task, a report, an estimate: with commands alone."""
     broker = Hardened(tmp_path / "broker", {"aggregator": "aggregator", "publisher": "publisher", "kitchen": "device"})

@@ -96,6 +96,7 @@ async def counted(broker: Mosquitto, least: int) -> dict[str, object]:
     return await asyncio.to_thread(estimate, broker.port, least)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("keep", "left"), [(86400.0, REPORTS), (0.0, 0)], ids=["kept", "the twin that keeps nothing"])
 async def test_what_a_broker_has_acknowledged_and_lost_is_counted_after_a_recall(
     mosquitto: Mosquitto, tmp_path: Path, keep: float, left: int
@@ -121,6 +122,7 @@ async def test_what_a_broker_has_acknowledged_and_lost_is_counted_after_a_recall
             assert {(await gateway.ledger(f"d{number}")).spent for number in range(REPORTS)} == {1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fresh", [False, True], ids=["the same bytes", "the twin that makes new ids"])
 async def test_what_was_not_lost_counts_once_however_often_it_is_recalled(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fresh: bool
@@ -157,6 +159,7 @@ def hush(broker: Mosquitto, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_programs_that_run_for_a_moment_bring_back_what_the_broker_lost(
     mosquitto: Mosquitto, tmp_path: Path

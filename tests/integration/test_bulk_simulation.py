@@ -37,6 +37,7 @@ def devices(scenario: Scenario, clients: int) -> SimulatedRounds:
     return draw_devices(task, scenario.population, clients, shares_of(task), 7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drawing", ["tally", "devices"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Drawing) -> None:
@@ -49,6 +50,7 @@ def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Draw
     assert first["drawn"] == drawing
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drawing", ["tally", "devices"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_intervals_of_a_million_devices_hold_the_truth_of_the_people_drawn(name: str, drawing: Drawing) -> None:

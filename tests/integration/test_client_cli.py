@@ -147,6 +147,7 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
     assert {account["spent"] for account in json.loads(hush("ledger", "--json").stdout)["accounts"]} == {"1"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "value", "piped", "words"),

@@ -204,6 +204,7 @@ def test_the_command_report_answers_and_resends() -> None:
     assert [(one["check"], one["status"]) for one in found["findings"]] == [("answers", "passed"), ("resend", "passed")]
 
 
+@pytest.mark.long
 def test_over_websockets() -> None:
     found = command("--check", "answers", "--websockets", program=REPORT, expected=0)
     assert found["findings"][0]["status"] == "passed"

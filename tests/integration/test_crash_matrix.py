@@ -193,6 +193,7 @@ async def test_killed_at_any_microsecond_a_report_is_charged_once_and_counted_on
         _LOG.info("random moments: %d kills, %d reports, %d sent again", broken.kills, broken.job.again, again)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "step", "words"),

@@ -42,6 +42,7 @@ def workers_of(scheduler: str) -> list[int]:
         return sorted(client.run(os.getpid).values())
 
 
+@pytest.mark.long
 def test_a_sweep_is_the_same_on_a_cluster_of_which_a_worker_is_killed_at_work(scheduler: str, tmp_path: Path) -> None:
     here = hush.sweep(GRID, out=tmp_path / "here", trials=20, seed=7)
     victim, killed = workers_of(scheduler)[0], []
@@ -58,6 +59,7 @@ def test_a_sweep_is_the_same_on_a_cluster_of_which_a_worker_is_killed_at_work(sc
     assert cells == [path.read_bytes() for path in sorted((tmp_path / "here" / "cells").iterdir())]
 
 
+@pytest.mark.long
 def test_devices_in_bulk_are_the_same_on_a_cluster(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

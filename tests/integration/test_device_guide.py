@@ -113,6 +113,7 @@ async def senders(aggregator: aiomqtt.Client, count: int) -> list[str]:
         return [str((await anext(aggregator.messages)).topic).removeprefix("hush/v1/reports/") for _ in range(count)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "printed", "reports"),
     [

@@ -220,6 +220,7 @@ def reports(count: int) -> bytes:
     return encode_frame([Report(SMOKE.report_digest, 0, secrets.token_bytes(16), (1,)) for _ in range(count)])
 
 
+@pytest.mark.long
 async def test_the_user_of_an_aggregator_is_refused_and_nothing_that_waits_for_it_is_lost(tmp_path: Path) -> None:
     with Broker(tmp_path).running() as broker:
         with serving(broker, tmp_path):
@@ -249,6 +250,7 @@ def estimate_of(broker: Mosquitto, n: int) -> dict[str, Any]:
     pytest.fail(str(document))
 
 
+@pytest.mark.long
 async def test_a_running_service_is_not_disturbed_and_refuses_what_looks_like_a_report(tmp_path: Path) -> None:
     with Broker(tmp_path).running() as broker, serving(broker, tmp_path):
         before = (tmp_path / "log").read_text(encoding="utf-8")
@@ -263,6 +265,7 @@ async def test_a_running_service_is_not_disturbed_and_refuses_what_looks_like_a_
     assert found["sessions"].figures == {"idle": 0}
 
 
+@pytest.mark.long
 async def test_dropped_messages_and_abandoned_sessions_are_found(tmp_path: Path) -> None:
     with Broker(tmp_path, settings="max_queued_messages 5\nuse_username_as_clientid true").running() as broker:
         with serving(broker, tmp_path):

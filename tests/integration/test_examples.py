@@ -30,6 +30,7 @@ def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.iterdir()} == {"simulate", "device", "aggregator"}
 
 
+@pytest.mark.long
 def test_the_example_of_a_simulation_finds_narrower_intervals_for_more_people() -> None:
     out = printed(example("simulate"))
     found = re.findall(r"people: (\d+) to (\d+) cm, in truth 1[67]\d cm", out)
@@ -39,6 +40,7 @@ def test_the_example_of_a_simulation_finds_narrower_intervals_for_more_people() 
     assert re.search(r"your own data: -?\d+ years, in truth 45", out)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_the_example_of_an_aggregator_counts_each_of_the_examples_of_a_device_once(
     mosquitto: Mosquitto, tmp_path: Path

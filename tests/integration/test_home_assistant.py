@@ -44,6 +44,7 @@ async def came(home: aiomqtt.Client, topic: str) -> bytes:
     raise AssertionError
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.usefixtures("serve")
 async def test_its_user_is_told_of_a_task_and_that_it_is_gone(broker: Hardened, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def told(answer: httpx.Response) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name != "date"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
 @pytest.mark.parametrize("bearer", [BEARER, {}], ids=["token", "none"])
 async def test_head_answers_with_the_status_and_the_headers_of_get(

@@ -95,6 +95,7 @@ def assert_secret(service: HttpProcess, directory: Path) -> None:
     assert not [line for line in lines if "GET" in line or "/v1/" in line], "a request was logged"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_token_is_in_no_list_of_processes_and_no_log(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "store"):
@@ -111,6 +112,7 @@ def test_the_token_is_in_no_list_of_processes_and_no_log(tmp_path: Path) -> None
     assert_secret(service, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_reading_goes_on_while_the_store_is_written_locked_or_away(tmp_path: Path) -> None:
     store = tmp_path / "store"
@@ -196,6 +198,7 @@ def test_http_tells_of_an_intake_that_hangs_and_ends_with_one_that_dies(broker: 
             time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_ends_the_command_before_the_store_is_made(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", free_port()))
@@ -207,6 +210,7 @@ def test_a_port_that_is_taken_ends_the_command_before_the_store_is_made(tmp_path
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.long
 def test_an_open_stream_does_not_hold_up_the_end(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "store"):
         pass

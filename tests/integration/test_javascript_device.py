@@ -66,6 +66,7 @@ def publish(mosquitto: Mosquitto, task: dict[str, object]) -> None:
     subprocess.run([*command, "-m", json.dumps(task)], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_a_report_of_the_program_is_counted_once(mosquitto: Mosquitto, tmp_path: Path) -> None:
     once = ["--task", "heights", "--value", "172", "--once", "--spread", "0"]
@@ -159,6 +160,7 @@ def test_a_device_in_node_answers_over_tls_and_only_to_a_broker_whose_certificat
         broker.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -50,6 +50,7 @@ async def test_it_is_tried_only_once_the_aggregator_is_connected(
     assert sum(WORDS in line for line in caplog.messages) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_open", [True, False])
 def test_the_service_says_it_once_and_goes_on(
     mosquitto: Mosquitto, guarded_mosquitto: Mosquitto, tmp_path: Path, *, is_open: bool

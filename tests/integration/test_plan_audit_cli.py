@@ -106,6 +106,7 @@ def test_a_plan_reports_for_each_target_whether_auto_is_the_cheapest(
     assert "For the population, auto is not the cheapest" in told or options[1] == "1"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("unknown", "options"),
     [
@@ -135,6 +136,7 @@ def test_any_two_give_the_third_as_one_json_object(
     assert "null" not in ended.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "domain", [("number",), ("vector", "--coordinates", "64"), ("category", "--categories", "1024")]
 )
@@ -236,6 +238,7 @@ def test_a_function_of_ones_own_that_gives_away_more_than_it_declares_ends_in_ex
     assert "Consistent" not in ended.stdout
 
 
+@pytest.mark.long
 def test_a_function_of_ones_own_without_a_declared_epsilon_is_only_measured(own: Path) -> None:
     ended = hush("audit", "mine:coins", "--inputs", "true", "false", "--json", cwd=own)
     assert (ended.returncode, ended.stderr) == (0, "")

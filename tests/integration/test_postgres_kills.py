@@ -144,6 +144,7 @@ def killed(server: Postgres, name: str, stride: int) -> tuple[int, list[str]]:
         before += stride
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "stride", "least"), [("count", 29, 4), ("drop", 7, 3), ("forget", 5, 3)])
 def test_a_process_that_dies_before_a_statement_counts_every_report_once(
     postgres_server: Postgres, name: str, stride: int, least: int

@@ -51,6 +51,7 @@ def recount(store: PostgresStore) -> None:
         assert (tally.n, *(tally.moments[:2] or (0, 0))) == (len(bodies), sum(bodies), sum(one * one for one in bodies))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limits", [None, Limits(10**6)], ids=["without quotas", "with quotas"])
 def test_four_workers_with_overlapping_redeliveries_never_block_each_other(
     postgres: StorePlace, limits: Limits | None
@@ -185,6 +186,7 @@ def test_the_lease_has_one_holder_and_its_number_rises_with_each_new_one(postgre
         assert one.take_lease(30) == 4
 
 
+@pytest.mark.long
 def test_a_server_that_dies_at_any_moment_loses_nothing_that_was_acknowledged(own_postgres_server: Postgres) -> None:
     """Also where it died while it committed, so that nobody knows whether the batch was counted."""
     rng = np.random.default_rng(11)

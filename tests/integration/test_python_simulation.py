@@ -52,6 +52,7 @@ def complaint(*arguments: Any, **options: Any) -> str:  # noqa: ANN401 - any arg
     return str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
 def test_the_default_is_500_heights_over_real_sockets(broker: str) -> None:
     if broker == "mosquitto":

@@ -147,6 +147,7 @@ def test_mosquitto_takes_the_settings_that_the_readme_advises(tmp_path: Path) ->
     server.stop()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(90)
 def test_the_shell_client_of_the_readme_is_counted_once_and_its_repetition_refused(
     mosquitto: Mosquitto, tmp_path: Path

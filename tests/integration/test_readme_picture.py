@@ -23,6 +23,7 @@ def test_every_text_and_figure_in_the_picture_is_that_of_a_fresh_run(run: Run) -
     assert drawn() == shown(run.figure()), REMEDY
 
 
+@pytest.mark.long
 def test_the_picture_is_drawn_from_what_it_says(run: Run, tmp_path: Path) -> None:
     """Pixel by pixel, where the library that drew it is the same."""
     save(run, tmp_path / "again.png")

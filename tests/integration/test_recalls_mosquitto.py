@@ -54,6 +54,7 @@ async def lose_what_waits(bare: Mosquitto, serve: Serve, there: Gateway) -> None
     serve.start()
 
 
+@pytest.mark.long
 async def test_what_waited_at_a_broker_that_was_killed_is_counted_all_the_same(
     bare: Mosquitto, memory_path: Path
 ) -> None:
@@ -68,6 +69,7 @@ async def test_what_waited_at_a_broker_that_was_killed_is_counted_all_the_same(
     assert serve.told()[RecallReason.SESSION] == 1
 
 
+@pytest.mark.long
 async def test_without_a_recall_it_is_lost(bare: Mosquitto, memory_path: Path) -> None:
     serve = Serve(bare.url, memory_path, over=0)
     serve.start()
@@ -80,6 +82,7 @@ async def test_without_a_recall_it_is_lost(bare: Mosquitto, memory_path: Path) -
     assert serve.counted() == (DEVICES // 2, DEVICES // 2)
 
 
+@pytest.mark.long
 async def test_a_broker_put_back_from_an_older_snapshot_still_has_the_session_and_is_found_out(
     bare: Mosquitto, memory_path: Path
 ) -> None:
@@ -103,6 +106,7 @@ async def test_a_broker_put_back_from_an_older_snapshot_still_has_the_session_an
     assert (serve.told()[RecallReason.SESSION], serve.told()[RecallReason.RESTART]) == (0, 1)
 
 
+@pytest.mark.long
 async def test_a_part_that_stands_still_for_a_while_loses_nothing_and_is_no_reason_to_recall(
     bare: Mosquitto, memory_path: Path
 ) -> None:
@@ -153,6 +157,7 @@ async def hush_store(command: str, backup: Path, store: Path, *options: str) -> 
     assert await done.wait() == 0
 
 
+@pytest.mark.long
 async def test_a_device_that_stands_still_while_it_answers_is_counted(bare: Mosquitto, memory_path: Path) -> None:
     serve = Serve(bare.url, memory_path)
     serve.start()

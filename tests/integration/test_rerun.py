@@ -118,6 +118,7 @@ DAMAGED: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", DAMAGED)
 def test_a_directory_that_is_no_kept_run_is_one_line_with_a_remedy(tmp_path: Path, how: str) -> None:
     directory = kept(tmp_path / "run", *BULK)

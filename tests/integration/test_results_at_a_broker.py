@@ -23,6 +23,7 @@ def results(mosquitto: Mosquitto, *options: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_retained_estimate_is_printed_as_text_json_and_csv(mosquitto: Mosquitto) -> None:
     document = {"v": 1, "task": "heights", "round": 0, "n": 7, "mean": 1.5, "unit": "€"}
     document |= {"stderr": {"reporters": 0.5}, "intervals": {"reporters": [0.5, 2.5]}}
@@ -46,6 +47,7 @@ def test_what_anybody_has_published_cannot_write_to_the_terminal(mosquitto: Mosq
     assert all(line.isprintable() for line in done.stdout.splitlines()), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "payload", ["[" * 100_000, '{"n":NaN}', '{"n":%s}' % ("9" * 5000), "[]", "x"], ids=["deep", "nan", "9", "list", "x"]

@@ -79,6 +79,7 @@ RECORDED: dict[str, dict[str, tuple[str, str]]] = {
 """By the version of numpy, less its last number: as tallies, and as devices."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_seed_gives_the_recorded_integers(name: str) -> None:
     recorded = RECORDED.get(np.__version__.rpartition(".")[0])

@@ -156,6 +156,7 @@ def test_a_wrong_password_ends_the_service_after_the_stated_time(guarded_mosquit
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "missing"),

@@ -185,6 +185,7 @@ async def test_a_broker_that_vanishes_is_told(mosquitto: Mosquitto, monkeypatch:
         await run(plan(count=20_000, broker=mosquitto.url), stop_after_some)
 
 
+@pytest.mark.long
 async def test_a_broker_that_comes_back_loses_nothing(mosquitto: Mosquitto) -> None:
     restarts = 0
 

@@ -48,6 +48,7 @@ def counted(line: str) -> bool:
     return told is not None and told[1] != "0"
 
 
+@pytest.mark.long
 def test_the_default_run_prints_a_table_and_nothing_else() -> None:
     ended = hush_process("simulate", "--clients", "50", "--seed", "1")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -64,6 +65,7 @@ def test_json_is_one_object_and_nothing_else(tmp_path: Path) -> None:
     assert found["truth"]["population"] == 0.3
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind"), [("commute", "categories"), ("offices", "coordinates")])
 def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str, tmp_path: Path) -> None:
@@ -124,6 +126,7 @@ def test_a_persons_own_data_are_simulated_row_by_row(tmp_path: Path) -> None:
     assert "population" not in found["covered"]
 
 
+@pytest.mark.long
 def test_the_result_counts_rows_without_a_value_and_says_what_became_of_them(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("h\n" + "".join(f"{10 + i}\n" for i in range(20)) + "NA\n" * 4, encoding="utf-8")
     own = ("simulate", "--csv", "data.csv", "--lower", "0", "--upper", "100", "--engine", "memory")
@@ -141,6 +144,7 @@ def test_the_result_counts_rows_without_a_value_and_says_what_became_of_them(tmp
     assert "4 of 24" in drawn.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["categories", "vectors"])
 def test_devices_without_a_value_answer_and_are_no_part_of_the_truth(kind: str, tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("x,y\n1,0\nNA,1\n1,NA\n0,1\n", encoding="utf-8")
@@ -250,6 +254,7 @@ def test_a_second_ctrl_c_stops_at_once_and_shows_nothing() -> None:
     assert (process.returncode, out, without_progress(err)) == (130, "", "hush: stopped\n")
 
 
+@pytest.mark.long
 def test_the_embedded_broker_serves_until_ctrl_c() -> None:
     command = [*HUSH, "broker", "run", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -105,6 +105,7 @@ def test_while_a_tally_is_drawn_or_estimated_that_ends_and_is_kept(tmp_path: Pat
     assert kept(tmp_path) == FILES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", ["writing", pytest.param("reading", marks=pytest.mark.soak)])
 def test_before_anything_is_drawn_or_while_files_are_written_none_is_left(tmp_path: Path, phase: str) -> None:
     ended = stopped(phase, tmp_path, "survey", "--seed", "1")

@@ -23,6 +23,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
+@pytest.mark.long
 def test_a_sweep_is_the_same_with_one_process_and_with_two_to_the_last_byte(tmp_path: Path) -> None:
     one, two = swept(tmp_path / "one"), swept(tmp_path / "two", workers=2)
     assert one.rows == two.rows
@@ -126,6 +127,7 @@ def test_anything_in_a_scenario_can_be_varied(tmp_path: Path) -> None:
     json.dumps(done.to_document(), allow_nan=False)
 
 
+@pytest.mark.long
 def test_a_scenario_of_each_kind_is_swept(tmp_path: Path) -> None:
     done = swept(tmp_path, {"scenario": list(hush.SCENARIOS), "population.clients": [40]}, trials=3)
     assert done.cells == len(hush.SCENARIOS)

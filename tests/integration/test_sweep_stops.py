@@ -90,6 +90,7 @@ for fuse in (inside_a_write, before_a_rename, inside_a_cell):
 """
 
 
+@pytest.mark.long
 def test_killed_three_times_it_ends_with_the_bytes_of_an_uninterrupted_one(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
@@ -145,6 +146,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_a_disk_that_fills_is_one_line_and_leaves_no_half_of_a_file(tmp_path: Path, whole: dict[str, bytes]) -> None:
     unshare = shutil.which("unshare")
     if unshare is None or subprocess.run([unshare, "-rm", "true"], capture_output=True, check=False).returncode:
@@ -176,6 +178,7 @@ def test_two_at_work_in_one_directory_are_one_too_many(tmp_path: Path) -> None:
     swept(tmp_path)
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_is_told_and_the_rest_is_made_afterwards(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
@@ -259,6 +262,7 @@ else:
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_while_workers_start_shows_no_traceback(
     tmp_path: Path, command: Callable[..., "subprocess.Popen[str]"], monkeypatch: pytest.MonkeyPatch

@@ -125,6 +125,7 @@ def report(mosquitto: Mosquitto, count: int) -> None:
     subprocess.run(command, input=lines.encode(), check=True, timeout=60)
 
 
+@pytest.mark.long
 def test_a_precise_estimate_is_reported_once_and_signed_and_not_after_a_kill(
     mosquitto: Mosquitto, receiver: Receiver, tmp_path: Path
 ) -> None:

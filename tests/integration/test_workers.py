@@ -170,6 +170,7 @@ def test_workers_share_the_reports_and_one_publishes_what_all_have_counted(
     watcher.close()
 
 
+@pytest.mark.long
 def test_what_comes_while_a_worker_is_stopped_in_order_is_counted_by_the_other(
     mosquitto: Mosquitto, postgres: StorePlace, tmp_path: Path
 ) -> None:

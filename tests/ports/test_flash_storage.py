@@ -30,6 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("flash"), main=MAIN, library=SOURCE, options=SHARED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_power_that_fails_at_any_byte_leaves_the_old_record_or_the_new_one(
     program: Path, geometry: tuple[int, int, int]

@@ -103,6 +103,7 @@ def test_the_python_client_keeps_it_as_long(vector: dict[str, Any]) -> None:
         assert outbox._has_ended(1, 1000 * vector["acknowledged"], closes, term) is ended
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_port_and_the_python_client_agree_on_documents_with_bytes_changed(port: Port) -> None:
     source = random.Random(7)  # noqa: S311 - a test wants the same documents every time

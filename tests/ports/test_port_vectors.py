@@ -54,6 +54,7 @@ def test_the_vectors_have_every_feature() -> None:
     assert len(VECTORS["answers"]) > 600
 
 
+@pytest.mark.long
 def test_the_python_client_makes_the_reports_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [reference(case, monkeypatch) for case in vectors()] == [outcome_of(v) for v in VECTORS["answers"]]
 
@@ -193,6 +194,7 @@ def test_a_port_does_not_wait_for_ever_for_a_source_that_is_stuck(port: Port) ->
     assert port.ask([order(SURVEY | {"random": "ff" * 100_000}, value="yes")]) == ["random"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vector", GOOD["frames"], ids=lambda vector: str(vector["name"]))
 def test_a_port_writes_a_frame_byte_for_byte(port: Port, vector: dict[str, Any]) -> None:
     width, size = len(vector["reports"][0]["body"]), len(vector["payload"]) // 2

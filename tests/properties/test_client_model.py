@@ -349,6 +349,7 @@ def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path:
     run(lambda: GatewayModel(memory_path), settings(REPEATABLE, max_examples=runs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("planted", "words"),
     [

@@ -219,6 +219,7 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.long
 def test_reports_of_several_epsilons_add_their_exponents() -> None:
     mechanisms = [Multilevel(Fraction(1), GRID_STEPS, 1), Multilevel(Fraction(4), GRID_STEPS, 4)]
     channels = [finite(mechanism) for mechanism in mechanisms]
@@ -244,6 +245,7 @@ def test_reports_of_several_epsilons_add_their_exponents() -> None:
     assert given.intervals[ANYTIME][1] - given.mean == pytest.approx(18 * bands[1][1999] / 2000)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_band_of_a_drawn_coordinate_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
     of = finite(Multilevel(Fraction(4), GRID_STEPS, best_levels(Fraction(4))))

@@ -55,6 +55,7 @@ def by_name(name: str, epsilon: str, seed: int = 7) -> Subject:
     return mechanism_subject(name, Fraction(epsilon), 8, 4, SeededRng(seed))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [kind.name for kind in known()])
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: str, epsilon: str) -> None:
@@ -106,6 +107,7 @@ def test_end_levels_of_half_mass_are_caught() -> None:
     assert measured(own(fair), USUAL).bound <= 4
 
 
+@pytest.mark.long
 def test_a_rare_but_certain_betrayal_is_caught() -> None:
     """Laplace noise, except that one report in five hundred is the value itself."""
     source = random.Random(5)  # noqa: S311 - repeatable
@@ -235,6 +237,7 @@ def test_a_leak_of_a_number_is_found_among_numbers_that_hardly_repeat() -> None:
         assert is_accused(audit(sides, reports.tolist(), NUMBERS, CONFIDENCE)) == (share > 0)
 
 
+@pytest.mark.long
 def test_a_leak_at_the_end_of_the_numbers_is_found() -> None:
     """One report in a thousand of the second value is far out, each a different number."""
     rng = np.random.default_rng(17)
@@ -254,6 +257,7 @@ def sharp(seed: int) -> Measured:
     return audit_coded(sides, codes, [f"{code:03}" for code in range(102)], [ReportView("the report", str)], 0.8)
 
 
+@pytest.mark.long
 def test_two_rules_together_exceed_the_true_epsilon_no_more_often_than_promised() -> None:
     """At 80 %, over 500 audits in which both rules are at work; at most 20 %, tested at 1e-9.
 

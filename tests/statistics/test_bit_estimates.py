@@ -122,6 +122,7 @@ def accepted(mechanism: RandomizedResponse, n: int, ones: int, tail: Fraction) -
     return [j for j, law in enumerate(laws) if sum(law[ones:]) > tail and sum(law[: ones + 1]) > tail]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("confidence", [0.13, 0.47, 0.9, 0.95, 0.999])
 @pytest.mark.parametrize("mechanism", [coins("1/2", "1/2"), coins("1/2", "9/10"), coins("9/10", "1/3")])
 def test_bisection_finds_the_ends_of_the_set_of_accepted_numbers(

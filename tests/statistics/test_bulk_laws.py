@@ -97,6 +97,7 @@ def test_tallies_drawn_at_once_follow_the_exact_law_of_all_their_sums(name: str,
     assert follows(fits, name, at_once(name, OF_BULK))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_of_devices_drawn_as_arrays_follow_it(name: str, fits: Fits) -> None:
     assert follows(fits, name, one_by_one(name, OF_BULK))

@@ -360,6 +360,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     assert y == PartEstimate(name="y")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None:
     of, rng, runs, n = channel("1"), np.random.default_rng(11), 2000, 12

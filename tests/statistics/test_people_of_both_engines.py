@@ -229,6 +229,7 @@ def test_devices_of_a_group_drop_out_together_and_not_with_those_of_another(way:
 # What bulk makes of continuous people is exact.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("panel", [STEADY, Panel((4.0,)), Panel((-4.0,), nonresponse=(SILENT,))])
 @pytest.mark.parametrize("population", [LOGNORMAL, Lognormal(20.0, 4.0), TWO.groups[1].people])
 def test_cells_have_the_share_of_the_exact_distribution_function_and_the_mean_of_the_population(

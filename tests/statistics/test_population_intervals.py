@@ -79,6 +79,7 @@ def test_popoviciu_at_any_confidence_and_epsilon_would_be_found() -> None:
     assert least_coverage(8, 2, two) < 0.71
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize(("n", "enrolled"), [(1, 2), (5, 6), (20, 30), (20, 200), (60, 60)])
 def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled: int, confidence: float) -> None:

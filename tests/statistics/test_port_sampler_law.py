@@ -76,6 +76,7 @@ def test_bits_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_pa
     assert not bits_fit(fits, reports, Fraction(4, 3), bit), "another epsilon is seen"
 
 
+@pytest.mark.long
 def test_levels_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_path: Path) -> None:
     task = make_task({"id": "m", "epsilon": "2", "mechanism": "multilevel", "levels": 4, "domain": NUMBER})
     mechanism, index = Multilevel(Fraction(2), GRID_STEPS, 4), GRID_STEPS * 3 // 7
@@ -94,6 +95,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_law_that_is_wrong_in_the_c_source_is_seen(fits: Fits, tmp_path: Path, slip: str) -> None:
     source = (C_PORT / "hush.c").read_text(encoding="utf-8")

@@ -82,6 +82,7 @@ def _one_coin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laplace, "bernoulli_exp", one_coin)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_one_coin")
 @pytest.mark.parametrize(("s", "t"), SCALES)
 def test_every_path_of_the_sampler_together_gives_the_table(enumerate_law: Enumerate, s: int, t: int) -> None:

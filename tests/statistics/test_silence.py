@@ -117,6 +117,7 @@ def bound(epsilon: Fraction) -> Decimal:
     return (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp() * (1 + Decimal("1e-20"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", INSTANCES)
 def test_everything_that_leaves_a_device_has_nearly_the_same_law_for_any_two_values(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -238,6 +239,7 @@ def pattern_of(asked: Task, tree: Tree, values: tuple[object, ...]) -> tuple[int
     return tuple(levels.index(level) for level in levels)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", STICKY)
 def test_sticky_answers_have_nearly_the_same_law_given_the_rounds_of_equal_levels(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -158,6 +158,7 @@ GROUPS = (
 SPAN = Units(Fraction(-10), Fraction(30))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("groups", GROUPS)
 def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselves(

@@ -113,6 +113,7 @@ def questions(source: str) -> set[str]:
     return {kind.name for kind in known() if {kind.__name__, f'"{kind.name}"'} & found}
 
 
+@pytest.mark.long
 def test_nothing_in_the_product_asks_which_mechanism_it_has() -> None:
     asked = {
         str(path.relative_to(ROOT)): some

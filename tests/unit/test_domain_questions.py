@@ -25,5 +25,6 @@ def test_every_way_to_ask_counts(code: str, places: int) -> None:
     assert sum(1 for _ in questions(code)) == places
 
 
+@pytest.mark.long
 def test_few_places_of_the_product_ask() -> None:
     assert 0 < count(ROOT).total() <= MOST

@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+import pytest
 from product import product_files
 
 
@@ -24,10 +25,12 @@ def sources_of_the_product() -> dict[str, str]:
     return {module: file.read_text(encoding="utf-8") for module, file in product_files().items()}
 
 
+@pytest.mark.long
 def test_no_two_public_classes_share_a_name() -> None:
     assert shared_names(sources_of_the_product()) == {}
 
 
+@pytest.mark.long
 def test_a_second_class_with_the_name_of_another_is_noticed() -> None:
     sources = sources_of_the_product()
     sources["hush_aggregator/planted.py"] = "class Task:\n    pass\n\n\nclass _Task:\n    pass\n"

@@ -45,11 +45,13 @@ def found() -> dict[str, list[int]]:
     return {name: numbers for name, numbers in lines.items() if numbers}
 
 
+@pytest.mark.long
 def test_documents_are_made_and_read_at_the_edges_alone() -> None:
     elsewhere = {name: lines for name, lines in found().items() if name not in EDGES}
     assert elsewhere == {}, "give it a type, or name the module among the edges with the reason"
 
 
+@pytest.mark.long
 def test_every_edge_is_one() -> None:
     assert EDGES.keys() <= found().keys()
 

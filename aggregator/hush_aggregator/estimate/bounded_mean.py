@@ -361,21 +361,21 @@ def estimate_samples(
     enrolled: int | None = None,
 ) -> list[Estimate]:
     """The estimates of several samples: their intervals are solved together."""
-    batches, questions, pending = Batches(), dict[Sizes, Question](), []
+    batches, designs, pending = Batches(), dict[Sizes, SampleDesign](), []
     for sample in samples:
-        question = questions.get(sample.sizes)
-        if question is None:
-            question = Question(sample.sizes, units, confidence, batches, sampled=sampled, enrolled=enrolled)
-            questions[sample.sizes] = question
-        pending.append((question, sample, question.ask(sample)))
+        design = designs.get(sample.sizes)
+        if design is None:
+            design = SampleDesign(sample.sizes, units, confidence, batches, sampled=sampled, enrolled=enrolled)
+            designs[sample.sizes] = design
+        pending.append((design, sample, design.ask(sample)))
     monitors = [[batches.monitor.ask(reports) for reports in sample.reports] for sample in samples]
     return [
-        Estimate(sample.n, (question.part(sample, asked()),), worst_verdict(one() for one in monitor))
-        for (question, sample, asked), monitor in zip(pending, monitors, strict=True)
+        Estimate(sample.n, (design.part(sample, asked()),), worst_verdict(one() for one in monitor))
+        for (design, sample, asked), monitor in zip(pending, monitors, strict=True)
     ]
 
 
-class Question:
+class SampleDesign:
     """What is known before a report is read: the same for all samples of one size, as in a sweep.
 
     First ask with all samples, then let all be answered: what the same batches are asked is solved together.

@@ -16,9 +16,9 @@ from hush_common.errors import HushError
 from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
 from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
-from hush_simulations.display.pace import Pace
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import progress_lines
+from hush_simulations.display.time_left import TimeLeft
 
 _ARGUMENTS = ("task", "epsilon", "inputs", "samples", "seed", "confidence")
 
@@ -95,7 +95,7 @@ def _progress() -> Iterator[Progress]:
     """Show the reports drawn: a bar for each mechanism on a terminal, or a line every few seconds."""
     lines: dict[str, Callable[[int], None]] = {}
     bars: dict[str, TaskID] = {}
-    paces: dict[str, Pace] = {}
+    paces: dict[str, TimeLeft] = {}
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
@@ -104,7 +104,7 @@ def _progress() -> Iterator[Progress]:
             if console.is_terminal:
                 bar = bars.get(name)
                 if bar is None:
-                    bar, paces[name] = shown.add_task(name, total=total, left=""), Pace()
+                    bar, paces[name] = shown.add_task(name, total=total, left=""), TimeLeft()
                     bars[name] = bar
                 paces[name].add(done)
                 shown.update(bar, completed=done, visible=done < total, left=paces[name].left(total - done))

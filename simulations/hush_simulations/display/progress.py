@@ -13,7 +13,7 @@ from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
-from hush_simulations.display.pace import Pace
+from hush_simulations.display.time_left import TimeLeft
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,7 +39,7 @@ def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]
 
 def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
     """Return a function of the number done, which prints lines: "20 of 50 reports counted (40 %), 6 s, 9 s left"."""
-    write, pace = _line_writer(clock), Pace(clock)
+    write, pace = _line_writer(clock), TimeLeft(clock)
     pace.add(0)
 
     def tick(done: int) -> None:
@@ -76,7 +76,7 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn())
     progress = Progress(*columns, TextColumn("{task.fields[left]}"), console=console)
-    bar, pace = progress.add_task("", total=total, counted=_of(0, total), left=""), Pace()
+    bar, pace = progress.add_task("", total=total, counted=_of(0, total), left=""), TimeLeft()
     pace.add(0)
 
     def tick(counted: int) -> None:
@@ -184,7 +184,7 @@ def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator
     columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = (*columns, TextColumn("{task.fields[rate]}"))
     with Progress(*shown, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        line, pace = bar.add_task("", total=None, rate=""), Pace(clock)
+        line, pace = bar.add_task("", total=None, rate=""), TimeLeft(clock)
 
         def tick(made: int, cells: int) -> None:
             pace.add(made)
@@ -193,12 +193,12 @@ def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator
         yield tick
 
 
-def _rate_and_rest(pace: Pace, missing: int) -> str:
+def _rate_and_rest(pace: TimeLeft, missing: int) -> str:
     return ", ".join(filter(None, (pace.rate_in_words(), pace.left(missing))))
 
 
 def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
-    write, pace = _line_writer(clock), Pace(clock)
+    write, pace = _line_writer(clock), TimeLeft(clock)
 
     def tick(made: int, cells: int) -> None:
         pace.add(made)

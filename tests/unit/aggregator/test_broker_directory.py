@@ -186,6 +186,7 @@ def test_users_that_are_added_at_the_same_time_are_all_there_or_told_to_try_agai
     assert len((home / "passwords").read_text(encoding="utf-8").splitlines()) == added
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

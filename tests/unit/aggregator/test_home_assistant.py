@@ -108,6 +108,7 @@ def test_a_state_has_the_digits_that_every_screen_shows(
         assert [shown["mean"], shown["anytime_upper"]] == expected
 
 
+@pytest.mark.long
 def test_parts_have_the_digits_of_their_own_standard_errors() -> None:
     parts = tuple(
         PartEstimate(name=f"c{n}", n=9, mean=1 / 3, stderr={"reporters": 10.0**-n}, intervals=INTERVALS)
@@ -150,6 +151,7 @@ def states(kind: str, payload: bytes) -> dict[str, str]:
     return {key: rendered(str(sensor["value_template"]), payload) for key, sensor in found.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "key", "expected"),
     [

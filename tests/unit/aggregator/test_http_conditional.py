@@ -111,6 +111,7 @@ async def test_assets_are_compressed_and_stay_immutable(path: Path) -> None:
     assert "immutable" in answer.headers["cache-control"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("labels", [ALIKE, RANDOM, LONG], ids=["alike", "random", "long"])
 async def test_a_page_of_1024_categories_takes_less_than_40_kb_on_the_wire(tmp_path: Path, labels: list[str]) -> None:
     many = make_task({"id": "many", "epsilon": "4", "domain": {"kind": "category", "labels": labels}})

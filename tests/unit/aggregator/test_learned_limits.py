@@ -49,6 +49,7 @@ def test_no_more_than_a_thousand_are_learned_and_those_given_do_not_count(memory
         assert learn(known, bit(TASKS + 1)) == ""  # one has ended
 
 
+@pytest.mark.long
 def test_no_more_bytes_are_learned_than_a_device_remembers(tmp_path: Path) -> None:
     labels = [f"{number:04d}" + "x" * 90 for number in range(590)]
     with SqliteStore(tmp_path / "store") as store:

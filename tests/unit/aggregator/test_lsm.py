@@ -91,6 +91,7 @@ def flags(connection: sqlite3.Connection, tree: ReportTree, keys: lsm.Keys) -> l
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_all_that_was_inserted_is_there_once_through_merges_and_restarts(file: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -118,6 +119,7 @@ def test_all_that_was_inserted_is_there_once_through_merges_and_restarts(file: P
     connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [1, 100, 1_000_000])
 def test_all_runs_are_merged_into_one_and_the_tree_goes_on(file: Path, most: int) -> None:
     rng = np.random.default_rng(6)
@@ -212,6 +214,7 @@ def test_a_rolled_back_batch_leaves_no_trace(file: Path) -> None:
         assert content(connection) == known
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [1, 50, 100_000])
 def test_a_series_is_deleted_while_runs_are_merged(file: Path, most: int) -> None:
     rng = np.random.default_rng(9)

@@ -300,6 +300,7 @@ async def test_a_take_over_is_obeyed_by_the_owner_and_survives_restarts_of_both(
         assert broker.retained == {}
 
 
+@pytest.mark.long
 async def test_what_was_taken_over_can_be_taken_back_while_both_run(tmp_path: Path) -> None:
     broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
     await owned(broker, first)

@@ -37,6 +37,7 @@ def printed(path: Path, task_id: str) -> Any:  # noqa: ANN401 - JSON
     return json.loads(shown.stdout)["results"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task_id", page_states.ALL)
 def test_each_number_is_that_of_the_api_and_of_the_command_and_none_is_missing(
     client: httpx.Client, path: Path, task_id: str
@@ -50,6 +51,7 @@ def test_each_number_is_that_of_the_api_and_of_the_command_and_none_is_missing(
     assert {figure.place for figure in figures} >= set(required(document))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task_id", page_states.ALL)
 def test_so_is_each_number_of_the_card(client: httpx.Client, path: Path, task_id: str) -> None:
     for page in (1, 2):

@@ -36,6 +36,7 @@ async def names(client: httpx.AsyncClient, query: str) -> list[str]:
     return [html.unescape(name) for name in ROW.findall(answer.text) if html.unescape(name) in LABELS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "found"),
     [

@@ -135,6 +135,7 @@ def test_a_sign_whose_recall_was_not_stored_is_found_again(world: World, monkeyp
     assert world.made == 1
 
 
+@pytest.mark.long
 def test_dropped_messages_are_recalled_at_most_once_an_hour_and_the_last_of_them_too(world: World) -> None:
     world.serve()
     for count in range(1, 60):
@@ -158,6 +159,7 @@ def test_a_drop_that_was_not_recalled_yet_is_remembered_by_the_next_start(world:
     assert world.made == 2
 
 
+@pytest.mark.long
 def test_a_broker_that_does_not_speak_of_itself_is_a_doubt_once_an_hour(world: World) -> None:
     world.broker.mute = True
     world.broker.about.clear()

@@ -296,6 +296,7 @@ def life(path: Path, task: Task, reports: list[int]) -> str:
         return observed(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [FROM, HOURLY, BOTH], ids=["from", "every", "both"])
 def test_nothing_that_is_seen_before_a_release_depends_on_the_reports(tmp_path: Path, task: Task) -> None:
     silent = life(tmp_path / "silent", task, [0, 0, 0, 0])

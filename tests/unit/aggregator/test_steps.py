@@ -139,6 +139,7 @@ def test_a_store_that_fails_for_a_while_gets_every_step_later(world: World, monk
     assert hours(world) == [(1, 15), (2, 30), (3, 45)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [FROM, HOURLY, BOTH], ids=["from", "hourly", "both"])
 def test_before_a_release_no_step_tells_of_a_report(world: World, task: Task) -> None:
     world.task = task

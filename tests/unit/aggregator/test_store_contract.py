@@ -106,6 +106,7 @@ def test_sums_beyond_64_bits_stay_exact(place: StorePlace) -> None:
 BATCHES = st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(-(2**63), 2**63 - 1)), max_size=8), max_size=6)
 
 
+@pytest.mark.long
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(batches=BATCHES)
 def test_n_is_the_number_of_rows_whatever_is_delivered_again(

@@ -81,6 +81,7 @@ def everything(place: StorePlace) -> object:
         return rows, reports, tallies, raw, rest
 
 
+@pytest.mark.long
 def test_a_copy_has_everything_and_goes_on(place: StorePlace, target: StorePlace) -> None:
     fill(place)
     before = everything(place)

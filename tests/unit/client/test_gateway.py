@@ -177,6 +177,7 @@ async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Pa
     assert broker.connections == 1
 
 
+@pytest.mark.long
 async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Path) -> None:
     broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:

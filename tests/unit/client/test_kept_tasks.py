@@ -209,6 +209,7 @@ async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
     assert list(files(tmp_path)) == ["hush.lock", FILE_NAME, "policy.json", CACHE_NAME]
 
 
+@pytest.mark.long
 def test_a_broker_that_publishes_another_task_every_second_is_written_down_six_times_an_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

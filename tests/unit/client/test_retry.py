@@ -136,6 +136,7 @@ def test_what_is_said_of_one_report_holds_no_other_of_its_topic_up(tmp_path: Pat
     assert 8 <= len(broker.times(b"refused")) <= 13
 
 
+@pytest.mark.long
 @OF_A_TOPIC
 def test_of_many_reports_that_are_not_taken_one_asks_for_all_and_all_go_once_it_is_mended(
     tmp_path: Path, reason: int

@@ -39,6 +39,7 @@ def test_a_thousand_tasks_are_remembered_and_the_oldest_goes_first() -> None:
     assert {"t1", "t999", "one-more"} <= catalogue.tasks().keys()
 
 
+@pytest.mark.long
 def test_no_more_than_8_mib_of_payloads_are_remembered() -> None:
     catalogue = TaskRegistry()
     payload = large("t000")

@@ -74,6 +74,7 @@ def missed(write: Callable[[Figure, int, int], str], some: Iterable[Figure]) -> 
     return found
 
 
+@pytest.mark.long
 def test_every_number_reads_back_to_half_a_unit_of_its_last_digit() -> None:
     assert missed(lambda number, digits, scale: significant(number, digits, scale=scale), numbers()) == 0
 
@@ -92,6 +93,7 @@ def test_zeros_stripped_from_whole_numbers_are_noticed() -> None:
     assert missed(stripped, (tens * 10 for tens in range(10, 100))) > 90
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("places", "scale"), FIXED)
 def test_a_number_of_fixed_places_reads_back_to_half_a_unit(places: int, scale: int) -> None:
     for number in numbers(NUMBERS // 10):

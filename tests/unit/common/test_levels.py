@@ -45,6 +45,7 @@ def choice_by_cells(epsilon: Fraction) -> int:
     return next(levels for levels, one in enumerate(worst, 1) if one <= min(worst) * (1 + 1e-12))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_the_chosen_levels_are_the_best_of_all(epsilon: Fraction) -> None:
     assert best_levels(epsilon) == choice_by_cells(epsilon)

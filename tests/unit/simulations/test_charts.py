@@ -67,6 +67,7 @@ def test_a_sweep_has_one_axis_for_all_its_panels() -> None:
     assert {one.also for one in (first, second)} == {"theory"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["heights", "survey", "commute", "offices", "sleep", "poisoned", "many-rounds"])
 def test_every_kind_of_run_has_charts_in_ascii_that_fit(name: str) -> None:
     charts = list(charts_of(simulate(name, clients=10_000, engine="bulk", seed=3), signs=False))

@@ -250,6 +250,7 @@ def test_a_reader_that_guesses_is_found(folder: Path, monkeypatch: pytest.Monkey
         assert_never_guessed(folder, "h\n1.234\n", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
 @given(data=st.data())
 def test_a_table_that_any_delimiter_separates_is_read_as_it_was_written(

@@ -53,6 +53,7 @@ def test_data_count_by_their_spread_and_are_never_shown() -> None:
             assert value not in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [0, 1])
 def test_people_without_a_value_answer_with_any(answer: int) -> None:
     found = hush.feasible([answer] * 300 + [None] * 100, {"kind": "bit"}, missing="replace")

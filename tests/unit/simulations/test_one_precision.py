@@ -102,11 +102,13 @@ def missing(run: Run, surface: str) -> list[str]:
     return [text for text in wanted(run, surface) if not re.search(rf"(?<![\d.]){re.escape(text)}(?![\d.]*\d)", words)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("surface", "kind"), ALL)
 def test_an_estimate_has_the_same_digits_everywhere(surface: str, kind: str) -> None:
     assert missing(run_of(kind), surface) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("surface", "kind"), ALL)
 def test_other_digits_are_noticed(surface: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (presentation, home_assistant):

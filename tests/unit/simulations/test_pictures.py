@@ -240,6 +240,7 @@ def test_a_tick_of_a_very_short_interval_says_where_it_is() -> None:
     assert len(labels) <= 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["commute", "offices"])
 def test_reports_of_parts_are_those_of_the_tally(name: str) -> None:
     run = ran(name, clients=10**6)

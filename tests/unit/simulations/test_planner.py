@@ -274,6 +274,7 @@ def test_the_epsilon_of_auto_is_one_at_which_auto_means_that_mechanism(
         assert choose(NUMBER, [Fraction(lines[auto][target])])[0] == auto
 
 
+@pytest.mark.long
 def test_a_mechanism_that_auto_means_only_at_a_larger_epsilon_is_compared_with_that_epsilon() -> None:
     """Multilevel suffices at an epsilon at which auto means a table, and no table does."""
     found = planned(domain=NUMBER, people=300, epsilon=None, error=0.01, confidence=0.95)

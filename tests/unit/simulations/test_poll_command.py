@@ -82,6 +82,7 @@ def test_reports_that_look_wrong_are_named() -> None:
     assert "WARNING Impossible reports" in printed(replace(wrong, result=replace(wrong.result, estimate=made)))
 
 
+@pytest.mark.long
 def test_results_are_written_as_documents_and_pictures(tmp_path: Path) -> None:
     one = {path.name for path in write_results([hours()], tmp_path, "light")}
     assert one == {"result.json", "result.png", "result.svg"}

@@ -89,6 +89,7 @@ def one_by_one(reader: Reader, texts: Sequence[str | None]) -> tuple[list[object
     return values, faults
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader", READERS, ids=range(len(READERS)))
 @given(texts=st.lists(st.none() | TEXTS, max_size=12))
 def test_a_column_is_read_as_its_cells_are(reader: Reader, texts: list[str | None]) -> None:

@@ -95,6 +95,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [("simulate", "--engine", "bulk"), ("plan", "--epsilon", "1", "--error", "5")])
 def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-m", "hush", *command, "--csv", str(file), "--lower", "0", "--upper", "110", "--json"]

@@ -65,6 +65,7 @@ def test_a_notebook_shows_a_table_and_a_picture(results: dict[str, Shown], kind:
     assert not re.search(r"<script|src=.http|href=|@import|<style", html)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_words_of_the_html_are_those_of_the_text(results: dict[str, Shown], kind: str) -> None:
     reader = Reader()

@@ -118,6 +118,7 @@ def of_lines(found: dict[str, Any]) -> Iterator[float | Fraction]:
             yield from (relative,) if differs and line in offered else ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("domain", "known"), QUESTIONS)
 @pytest.mark.parametrize("confidence", [0.95, None])

@@ -62,6 +62,7 @@ def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again
         assert is_off(row, row.theory_stderr / 1.6)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_theory_tells_the_reporters_from_the_population_where_values_vary_as_much_as_their_noise() -> None:
     (work,) = works("heights", 300, task__mechanism=["table"], task__epsilon=[8], population__clients=[2000])

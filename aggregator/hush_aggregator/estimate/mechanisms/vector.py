@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate.bounded_mean import Batches, Group, IntervalSet, Question, Sample
+from hush_aggregator.estimate.bounded_mean import Batches, Group, IntervalSet, Sample, SampleDesign
 from hush_aggregator.estimate.diagnostics import worst_case_bias, worst_verdict
 from hush_aggregator.estimate.estimates import Estimate, PartEstimate
 from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
@@ -17,7 +17,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, DomainPart, VectorDomain
 from hush_common.mechanisms import Vector
 
-_Asked = tuple[Question, Callable[[], IntervalSet]]
+_Asked = tuple[SampleDesign, Callable[[], IntervalSet]]
 
 
 def estimate_coordinates(
@@ -40,10 +40,10 @@ def estimate_coordinates(
             continue
         sample = Sample(groups)
         both = [
-            Question(sample.sizes, units, one, batches, sampled=sampled, enrolled=enrolled)
+            SampleDesign(sample.sizes, units, one, batches, sampled=sampled, enrolled=enrolled)
             for one in (confidence, joint)
         ]
-        pending.append((coordinate, units, sample, [(question, question.ask(sample)) for question in both]))
+        pending.append((coordinate, units, sample, [(design, design.ask(sample)) for design in both]))
     found, monitors = [], []
     for coordinate, units, seen, asked in pending:
         if seen is None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hush_simulations.display.pace import Pace
+from hush_simulations.display.time_left import TimeLeft
 
 
 class Work:
@@ -11,7 +11,7 @@ class Work:
     def __init__(self, total: int, parts: list[tuple[float, float]]) -> None:
         self.total, self.parts = total, parts
         self.now = 0.0
-        self.pace = Pace(lambda: self.now)
+        self.pace = TimeLeft(lambda: self.now)
 
     def done(self, time: float) -> int:
         """What is done after some seconds: each part has a length in seconds and a rate."""
@@ -74,7 +74,7 @@ def test_a_rate_from_the_start_would_be_far_off() -> None:
 
 def test_nothing_is_said_of_two_steps_or_of_a_moment() -> None:
     now = 0.0
-    pace = Pace(lambda: now)
+    pace = TimeLeft(lambda: now)
     for now in (0.0, 10.0, 20.0):
         pace.add(int(now))
         assert (pace.rate_in_words(), pace.left(5)) == ("", "")
@@ -85,7 +85,7 @@ def test_nothing_is_said_of_two_steps_or_of_a_moment() -> None:
 
 def test_what_was_done_before_does_not_count() -> None:
     now = 0.0
-    pace = Pace(lambda: now)
+    pace = TimeLeft(lambda: now)
     for now in (0.0, 40.0, 80.0, 120.0):
         pace.add(100 + int(now / 40))
     assert (pace.rate_in_words(), pace.left(6)) == ("40 s each", "4 min left")
@@ -94,7 +94,7 @@ def test_what_was_done_before_does_not_count() -> None:
 @pytest.mark.parametrize(("missing", "left"), [(59, "59 s left"), (172, "2 min 50 s left"), (5_000, "1 h 23 min left")])
 def test_a_long_time_is_rounded(missing: int, left: str) -> None:
     now = 0.0
-    pace = Pace(lambda: now)
+    pace = TimeLeft(lambda: now)
     for now in range(0, 2_000, 10):
         pace.add(now)
     assert pace.left(missing) == left

@@ -23,7 +23,7 @@ class _Sample(NamedTuple):
     done: int
 
 
-class Pace:
+class TimeLeft:
     """The rate of work over a moving window, from its first progress on: what came before was preparation.
 
     There is no rate until both halves of the window have nearly the same one.
