@@ -22,7 +22,7 @@ def completeness(package: str, place: Path) -> dict[str, Any]:
         "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1",
     }
     command = [sys.executable, "-m", "pyright", "--verifytypes", package, "--ignoreexternal", "--outputjson"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=115)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=280)
     found: dict[str, Any] = json.loads(done.stdout)["typeCompleteness"]
     return found
 

@@ -119,8 +119,10 @@ class Group:
     """
 
     def __init__(self, channel: FiniteChannel, counts: tuple[int, ...]) -> None:
-        self.channel, self.counts, self.n = channel, counts, sum(counts)
-        self.total = sum(map(mul, counts, channel.scaled[0]))
+        self.channel: FiniteChannel = channel
+        self.counts: tuple[int, ...] = counts
+        self.n: int = sum(counts)
+        self.total: int = sum(map(mul, counts, channel.scaled[0]))
 
     @cached_property
     def squares(self) -> float:
@@ -153,19 +155,19 @@ class Sample:
     """
 
     def __init__(self, groups: Sequence[Group]) -> None:
-        self.groups = groups
+        self.groups: Sequence[Group] = groups
         self.sizes: Sizes = tuple([(group.channel, group.n) for group in groups])
-        self.n = sum([group.n for group in groups])
+        self.n: int = sum([group.n for group in groups])
         unit = lcm(*[group.channel.scaled[1] for group in groups])
         total = sum([group.total * (unit // group.channel.scaled[1]) for group in groups])
-        self.counted = total, unit * self.n
-        self.center = Fraction(*self.counted)
+        self.counted: tuple[int, int] = total, unit * self.n
+        self.center: Fraction = Fraction(*self.counted)
         squares = sum([group.squares for group in groups])
         if len(groups) > 1:
             means = [Fraction(group.total, group.channel.scaled[1] * group.n) for group in groups]
             squares += sum(group.n * float(mean - self.center) ** 2 for group, mean in zip(groups, means, strict=True))
         self._noise = _noises(self.sizes)
-        self.variance = max(squares / max(self.n - 1, 1), self._noise[0])
+        self.variance: float = max(squares / max(self.n - 1, 1), self._noise[0])
 
     @property
     def reports(self) -> Reports:
