@@ -64,9 +64,9 @@ class Broker:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the loopback what comes comes at once."""
-    monkeypatch.setattr("hush_aggregator.doctor.broker._ECHO_S", 0.8)
-    monkeypatch.setattr("hush_aggregator.doctor.broker._SILENCE_S", 0.3)
+    """What has to come is waited for, on a machine with other work too; what must not is waited for a moment."""
+    monkeypatch.setattr("hush_aggregator.doctor.broker._ECHO_S", 5.0)
+    monkeypatch.setattr("hush_aggregator.doctor.broker._SILENCE_S", 1.5)
 
 
 def url(broker: Mosquitto, user: str = "doctor") -> BrokerUrl:
@@ -88,7 +88,7 @@ async def checked_once_two_are_idle(broker: Mosquitto, *, running: bool) -> dict
     for _ in range(5):
         await asyncio.sleep(SYS_S)
         found = await checked(broker, running=running)
-        if found["sessions"].figures == {"idle": 2}:
+        if "sessions" in found and found["sessions"].figures == {"idle": 2}:
             break
     return found
 
