@@ -247,7 +247,7 @@ def test_an_interval_that_fails_is_named_and_all_else_stays(
             return np.float64(1) / np.float64(0)
         return nan if maker == "_band" else (nan, "planted")
 
-    monkeypatch.setattr(laplace if maker == "_band" else laplace._Question, maker, broken)
+    monkeypatch.setattr(laplace if maker == "_band" else laplace._Design, maker, broken)
     given = estimate(task, crowd(200, M // 2), 0.95)
     assert given.all_failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
     assert (given.n, given.mean, given.stderr) == (sound.n, sound.mean, sound.stderr)

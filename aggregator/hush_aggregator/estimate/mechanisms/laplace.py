@@ -107,15 +107,15 @@ def estimate_mean(
     parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None = None
 ) -> Estimate:
     """The mean and its error bars; this module's docstring specifies them."""
-    return _question(parts, domain, confidence, enrolled).estimate(parts)
+    return _design(parts, domain, confidence, enrolled).estimate(parts)
 
 
-def _question(parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None) -> "_Question":
+def _design(parts: Sequence[Part], domain: NumberDomain, confidence: float, enrolled: int | None) -> "_Design":
     sizes = tuple((mechanism, tally.n) for mechanism, tally in parts if tally.n)
-    return _Question(sizes, domain, confidence, enrolled, several=len(parts) > 1)
+    return _Design(sizes, domain, confidence, enrolled, several=len(parts) > 1)
 
 
-class _Question:
+class _Design:
     """What is known before a report is read: the same for all samples of one size, as in a sweep.
 
     That is all but the center, and the length of the intervals that are made with a sample variance.
@@ -326,14 +326,14 @@ def estimate(parts: Sequence[tuple[Laplace, Tally]], request: EstimateRequest) -
 
 
 def estimate_many(samples: Sequence[Sequence[tuple[Laplace, Tally]]], request: EstimateRequest) -> list[Estimate]:
-    """The same of several tallies, of which those of one size share a question."""
+    """The same of several tallies, of which those of one size share a design."""
     (number,) = request.domain.numbers
-    asked: dict[tuple[int, ...], _Question] = {}
+    asked: dict[tuple[int, ...], _Design] = {}
     found = []
     for parts in samples:
         each = tuple(tally.n for _, tally in parts)
         if each not in asked:
-            asked[each] = _question(parts, number, request.confidence, request.enrolled_of(parts))
+            asked[each] = _design(parts, number, request.confidence, request.enrolled_of(parts))
         found.append(asked[each].estimate(parts))
     return found
 
