@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from fake_transport import FakeTransport, make_heights
+from waiting import until
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
@@ -46,12 +47,6 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
         return mild, dear
 
     return made
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a broker has no event for it
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("shared", [8, 16, 31])

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import fleet
 import pytest
 from conform_forks import DEVICE, forks
 from port_programs import C_PORT, CLIENT, compiled_device
+from waiting import wait_until
 
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
@@ -233,13 +233,6 @@ def group_exists(number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.05)
 
 
 def test_a_command_that_cannot_be_started_is_named_without_its_arguments() -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 from stored import counted_ids
+from waiting import wait_until
 
 from hush_client.state.database import FILE_NAME
 
@@ -64,13 +65,6 @@ def charges(state: Path) -> list[tuple[str, int, bytes]]:
         return reader.execute("SELECT device, round, report_id FROM charge").fetchall()
 
 
-def wait_for(done: Callable[[], bool], within_s: float, what: str) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def house_of_sensors(bare: Mosquitto, directory: Path, sensors: int, rounds: int) -> list[tuple[str, int, bytes]]:
     """Let a gateway answer all rounds, and kill it in each; return its charges once all of them are counted."""
     opens = datetime.now(UTC) + timedelta(seconds=EVERY_S)
@@ -93,7 +87,7 @@ def house_of_sensors(bare: Mosquitto, directory: Path, sensors: int, rounds: int
                 running = gateway(bare, bare, state)
             time.sleep(EVERY_S)
         # what waits is sent; nothing is answered any more
-        wait_for(lambda: {one[2] for one in charges(state)} == set(counted_ids(store)[0]), 60, "counted is not made")
+        wait_until(lambda: {one[2] for one in charges(state)} == set(counted_ids(store)[0]))  # counted is made
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == 0
     finally:

@@ -21,6 +21,7 @@ from hardened import hush as run_hush
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto, Postgres, free_port
 from stores import StorePlace, in_postgres
+from waiting import wait_until
 
 from hush_aggregator.store.postgres_url import PostgresUrl
 from hush_common.task import make_task
@@ -106,14 +107,6 @@ class Watcher:
         self._client.loop_stop()
 
 
-def until(what: object, seconds: float = 60) -> None:
-    assert callable(what)
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 @contextmanager
 def two_workers(broker: Mosquitto, place: StorePlace, directory: Path) -> Iterator[tuple[Worker, Worker]]:
     login = "--broker", broker.url
@@ -123,7 +116,7 @@ def two_workers(broker: Mosquitto, place: StorePlace, directory: Path) -> Iterat
             one.start()
             inside.callback(one.end, signal.SIGKILL)
             inside.callback(one.send_signal, signal.SIGCONT)
-        until(lambda: all(one.is_connected() for one in both))
+        wait_until(lambda: all(one.is_connected() for one in both))
         yield both
 
 
@@ -145,9 +138,9 @@ def test_workers_share_the_reports_and_one_publishes_what_all_have_counted(
 ) -> None:
     watcher, ids = Watcher(mosquitto), list[bytes]()
     with two_workers(mosquitto, postgres, tmp_path) as workers:
-        until(lambda: holder(postgres)[0])
+        wait_until(lambda: holder(postgres)[0])
         watcher.send(400, ids)
-        until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 400)
+        wait_until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 400)
         assert set(by_worker(postgres)) == {"1", "2"}
         assert {document.get("lease") for _, document in watcher.seen} == {holder(postgres)[1]}
         assert sorted(postgres.ids()) == sorted(ids)
@@ -155,17 +148,17 @@ def test_workers_share_the_reports_and_one_publishes_what_all_have_counted(
         first, number = holder(postgres)
         assert workers[int(first) - 1].end() == 0
         assert holder(postgres)[0] != first  # it has ended its lease, and the other one need not wait until it expires
-        until(lambda: holder(postgres)[0] not in ("", first))
+        wait_until(lambda: holder(postgres)[0] not in ("", first))
         watcher.send(300, ids)
-        until(lambda: watcher.seen[-1][1]["n"] == 700)
+        wait_until(lambda: watcher.seen[-1][1]["n"] == 700)
         assert sorted(postgres.ids()) == sorted(ids)
         assert watcher.states[first] == "offline"
         workers[int(first) - 1].start()
-        until(lambda: watcher.states[first] == "online")
+        wait_until(lambda: watcher.states[first] == "online")
         for late in range(3):  # what the former holder had on its way, from before
             watcher.publish_estimate({**watcher.seen[-1][1], "n": 400 + late, "lease": number})
-        until(lambda: any(document["n"] == 402 for _, document in watcher.seen))
-        until(lambda: watcher.seen[-1][1]["n"] == 700)
+        wait_until(lambda: any(document["n"] == 402 for _, document in watcher.seen))
+        wait_until(lambda: watcher.seen[-1][1]["n"] == 700)
         assert watcher.seen[-1][1]["lease"] == number + 1
     watcher.close()
 
@@ -182,7 +175,7 @@ def test_what_comes_while_a_worker_is_stopped_in_order_is_counted_by_the_other(
         time.sleep(0.3)
         assert workers[0].end() == 0
         sending.join()
-        until(lambda: len(postgres.ids()) == 3000)
+        wait_until(lambda: len(postgres.ids()) == 3000)
         assert sorted(postgres.ids()) == sorted(ids)
     watcher.close()
 
@@ -204,13 +197,13 @@ def test_workers_have_the_rights_that_the_configuration_gives_them(postgres: Sto
             worker = Worker(number, login, postgres, tmp_path)
             worker.start()
             inside.callback(worker.end, signal.SIGKILL)
-            until(worker.is_connected)
-        until(lambda: holder(postgres)[0])
+            wait_until(worker.is_connected)
+        wait_until(lambda: holder(postgres)[0])
         for k in range(4):
             state = ("--state", str(tmp_path / f"state-{k}"), "--spread", "0")
             sent = run_hush("report", "heights", "0.5", *broker.login("kitchen"), *state)
             assert sent.returncode == 0, sent.stderr
-        until(lambda: len(postgres.ids()) == 4)
+        wait_until(lambda: len(postgres.ids()) == 4)
         for number in "12":
             assert "refuse" not in (tmp_path / f"{number}.log").read_text()
 
@@ -264,7 +257,7 @@ def test_whatever_is_killed_under_load_each_report_counts_once(
             if one.process.poll() is not None:
                 one.start()
         _send_all(broker, made)  # as devices do after a recall: what was lost with the broker comes again
-        until(lambda: len(place.ids()) >= len(made), 120)
+        wait_until(lambda: len(place.ids()) >= len(made), 120)
         time.sleep(3)
         assert sorted(place.ids()) == sorted(made)
         with place.read() as reader:
@@ -314,9 +307,9 @@ def test_another_worker_publishes_when_the_holder_fails_and_the_holder_then_publ
     server: Postgres = request.getfixturevalue("postgres_server")
     watcher, ids = Watcher(mosquitto), list[bytes]()
     with in_postgres(server) as place, two_workers(mosquitto, place, tmp_path) as workers:
-        until(lambda: holder(place)[0])
+        wait_until(lambda: holder(place)[0])
         watcher.send(50, ids)
-        until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 50)
+        wait_until(lambda: watcher.seen and watcher.seen[-1][1]["n"] == 50)
         name, number = holder(place)
         old, other = workers[int(name) - 1], workers[2 - int(name)]
         if how == "killed":
@@ -325,7 +318,7 @@ def test_another_worker_publishes_when_the_holder_fails_and_the_holder_then_publ
             old.send_signal(signal.SIGSTOP)
         else:
             freeze(place, name, signal.SIGSTOP)
-        until(lambda: any(document.get("lease") == number + 1 for _, document in watcher.seen))
+        wait_until(lambda: any(document.get("lease") == number + 1 for _, document in watcher.seen))
         watcher.send(20, ids)
         if how == "killed":
             old.start()
@@ -334,9 +327,9 @@ def test_another_worker_publishes_when_the_holder_fails_and_the_holder_then_publ
         else:
             freeze(place, name, signal.SIGCONT)
         resumed = time.monotonic()
-        until(lambda: len(place.ids()) == 70)
+        wait_until(lambda: len(place.ids()) == 70)
         watcher.send(30, ids)
-        until(lambda: watcher.seen[-1][1]["n"] == 100)
+        wait_until(lambda: watcher.seen[-1][1]["n"] == 100)
         time.sleep(2)
         late = [document for at, document in watcher.seen if at > resumed + 10 and document.get("lease") == number]
         assert late == []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from broker_world import living
+from waiting import until
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
@@ -67,12 +68,6 @@ async def serving(broker: Watched, path: Path, *tasks: Task, settle_s: float = 0
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
-
-
-async def until(condition: Any) -> None:  # noqa: ANN401 - a call without arguments
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a broker has no event for it
-            await asyncio.sleep(0.005)
 
 
 def row(path: Path) -> TaskRow:

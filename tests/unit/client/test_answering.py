@@ -1,9 +1,7 @@
 """Answers from a source: asked once in a round, only when the answer is admitted, and never quoted."""
 
-import asyncio
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -12,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from fake_transport import FakeTransport, Fate, make_heights
+from waiting import until
 
 from hush_client import Client, Gateway, Policy, Receipt
 from hush_client.gateway import AnswerService, GatewayConfig, SourceWorker
@@ -63,12 +62,6 @@ class Source:
         return value
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the fakes have no events for it
-            await asyncio.sleep(0.002)
-
-
 def gateway(broker: FakeTransport, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
     return Gateway(broker, name="g", state=state, spread=0, clock=clock, policy=policy)
 
@@ -79,7 +72,7 @@ async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock
         g.answer("d", "heights", source, source_timeout=SOON)
         for day in range(3):
             clock.time = START + timedelta(days=day, hours=1)
-            await until(lambda expected=day + 1: len(broker.arrived) == expected)  # type: ignore[misc]
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
         clock.time += timedelta(days=30)
         await g.report("another", "heights", 172.0)  # the last round is open still, and settled for the first device
         await until(lambda: len(broker.arrived) == 4)
@@ -218,7 +211,7 @@ async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(t
         g.answer("d", "heights", hang, source_timeout=SOON)
         for day in range(3):
             clock.time = START + timedelta(days=day, hours=1)
-            await until(lambda expected=day + 1: len(broker.arrived) == expected)  # type: ignore[misc]
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
     free.set()
     assert calls == [1]
 
@@ -232,7 +225,7 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
         g.answer("d", "heights", Source(172.0), source_timeout=SOON, on_receipt=fail)
         for day in range(2):
             clock.time = START + timedelta(days=day, hours=1)
-            await until(lambda expected=day + 1: len(broker.arrived) == expected)  # type: ignore[misc]
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
 
 
 async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and_pins_the_first(

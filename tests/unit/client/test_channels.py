@@ -21,6 +21,7 @@ from typing import NoReturn
 import pytest
 from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
 from virtual_time import VirtualLoop
+from waiting import until
 
 from hush_client import Gateway, Policy
 from hush_client.gateway import SourceWorker
@@ -197,12 +198,6 @@ def test_an_answering_that_a_source_moves_is_found(
     monkeypatch.setattr(SourceWorker, "_answer", planted)
     seen = [watched(source, tmp_path / source.__name__) for source in (at_once, late, nothing)]
     assert not seen[0] == seen[1] == seen[2]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - the fakes have no events for it
-            await asyncio.sleep(0.002)
 
 
 class Slow:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from fake_transport import HEIGHTS, FakeTransport, make_heights
 from virtual_time import VirtualLoop
+from waiting import until
 
 from hush_client import Gateway, Reason, Receipt
 from hush_client.state.database import FILE_NAME
@@ -39,12 +40,6 @@ async def learn(state: Path, payload: bytes = HEIGHTS) -> None:
     """Be online once, and answer nothing."""
     async with gateway(FakeTransport(retained={TOPIC: payload}), state) as g:
         await g.task("heights", timeout=10)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
 
 
 async def test_one_that_starts_without_a_network_answers_and_queues_and_the_next_start_sends(tmp_path: Path) -> None:
