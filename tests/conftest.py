@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import os
+import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from servers import Mosquitto, Postgres, need
 from stores import StorePlace, in_postgres
 from virtual_time import VirtualLoop
 
+from hush_common import rng
+
 # A run that was started in the background ignores Ctrl-C, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -26,9 +30,34 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for _variable in ("COLUMNS", "NO_COLOR"):
     os.environ.pop(_variable, None)
 
+# Which draws the tests see: those of "0" in each run, so that none fails by chance; others to look for more.
+_SEED = os.environ.get("HUSH_TEST_SEED", "0")
+
 # A slow machine is not an error of the code.
-settings.register_profile("hush", deadline=None)
+settings.register_profile("hush", deadline=None, derandomize=_SEED == "0")
 settings.load_profile("hush")
+
+# Devices draw from the operating system. In the process of the tests they draw from a generator that each test seeds.
+_drawn = random.Random()  # noqa: S311 - repeatable
+_OF_THE_SYSTEM = rng.token_bytes, secrets.randbelow
+
+
+def _randbelow(exclusive_upper_bound: int) -> int:
+    return _drawn.randrange(exclusive_upper_bound)
+
+
+def _restore() -> None:
+    rng.token_bytes, secrets.randbelow = _OF_THE_SYSTEM
+
+
+rng.token_bytes, secrets.randbelow = _drawn.randbytes, _randbelow
+os.register_at_fork(after_in_child=_restore)  # two processes must not draw the same
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start a test with draws of its own, also in its fixtures."""
+    _drawn.seed(f"{_SEED} {item.nodeid}")
 
 
 def pytest_collection_finish() -> None:

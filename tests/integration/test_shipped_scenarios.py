@@ -154,7 +154,7 @@ def names_sets_and_is_unbiased_sums_to_one_and_is_not_clipped(case: Case) -> Non
     assert 1 < true / false < 8  # somewhat likelier
     assert sum(one.mean or 0 for one in run.result.parts) == pytest.approx(1, abs=1e-9)
     assert all(run.covered.values())
-    few = [hush.simulate("commute", engine=case.engine, seed=seed, clients=60) for seed in range(2)]
+    few = [hush.simulate("commute", engine=case.engine, seed=seed, clients=60) for seed in range(7)]  # 6 % have none
     assert any((one.mean or 0) < 0 for some in few for one in some.result.parts)
 
 
