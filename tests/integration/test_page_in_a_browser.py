@@ -354,6 +354,19 @@ def test_on_a_phone_the_number_comes_first_then_how_sure_it_is_then_the_label(
             assert page.locator("#sure-more summary").bounding_box()["y"] < label  # type: ignore[index]
 
 
+def test_the_cards_of_a_row_are_equally_high_and_their_last_lines_aligned(browser: Browser, address: str) -> None:
+    places = "all => all.map(one => one.getBoundingClientRect()).map(box => [box.top, box.bottom])"
+    with looking(browser, address) as page:
+        for width in (320, 800, 1440):
+            page.set_viewport_size({"width": width, "height": 800})
+            page.goto(address)
+            cards, lines = (page.locator(which).evaluate_all(places) for which in (".card", ".promise"))
+            rows: dict[float, set[tuple[float, float]]] = {}
+            for (top, bottom), (begin, _) in zip(cards, lines, strict=True):
+                rows.setdefault(round(top), set()).add((round(bottom), round(begin)))
+            assert {len(row) for row in rows.values()} == {1}, width
+
+
 def test_nothing_is_wider_than_the_screen(browser: Browser, address: str) -> None:
     with looking(browser, address) as page:
         for where in PAGES:
