@@ -4,6 +4,7 @@ import sys
 
 from hush_common.errors import MissingExtraError
 from hush_common.lazy import load
+from hush_common.terminal import note
 
 
 def main() -> None:
@@ -11,7 +12,7 @@ def main() -> None:
     try:
         command = load("hush.cli", "the command hush").main
     except MissingExtraError as error:
-        print(f"hush: {error}", file=sys.stderr)
+        note(str(error))
         sys.exit(error.exit_code)
     command()
 

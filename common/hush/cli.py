@@ -15,8 +15,9 @@ import typer.main
 from typer.core import TyperCommand
 
 from hush.options import prepare
-from hush_common.errors import HushError, printable
+from hush_common.errors import HushError
 from hush_common.lazy import load
+from hush_common.terminal import note
 
 
 class _Command(NamedTuple):
@@ -187,16 +188,17 @@ for _name, _command in _COMMANDS.items():
 _UsageError = cast("type[Exception]", typer.BadParameter.__base__)
 
 
-def _usage(error: Exception) -> str:
-    """One line for an option or an argument that does not exist or cannot be read; the whole help for no command."""
+def _show_usage(error: Exception) -> None:
+    """Print a line for an option or an argument that does not exist or cannot be read; the help for no command."""
     context, message = getattr(error, "ctx", None), str(getattr(error, "message", error))
     if "\n" in message:  # a bare `hush`: the help is the message
-        return message
+        print(message, file=sys.stderr)
+        return
     remedy = f"; see {context.command_path} --help" if context is not None else ""
     words = getattr(error, "format_message", lambda: message)()
     if type(error) is _UsageError:  # in brackets, arguments too many: an address with its password, half of a value
         words = words.partition(" (")[0]
-    return printable(f"hush: {words.rstrip('.')}{remedy}")
+    note(f"{words.rstrip('.')}{remedy}")
 
 
 def _root_command() -> Any:  # noqa: ANN401 - typer does not export it
@@ -215,13 +217,13 @@ def main() -> None:
     try:
         sys.exit(_root_command()(prog_name="hush", standalone_mode=False))
     except _UsageError as error:
-        print(_usage(error), file=sys.stderr)
+        _show_usage(error)
         sys.exit(2)
     except HushError as error:
-        print(f"hush: {error}", file=sys.stderr)
+        note(str(error))
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        print("hush: stopped", file=sys.stderr)
+        note("stopped")
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)

@@ -54,6 +54,16 @@ def show(blocks: Iterable[Renderable], stream: TextIO | None = None) -> None:
     out.flush()
 
 
+def note(text: str) -> None:
+    """Print `hush: text` on standard error: one line, which a terminal that is narrower breaks between words."""
+    line, stream = f"hush: {printable(text)}", sys.stderr
+    screen = Screen.of(stream)
+    if stream.isatty() and width_of(line) > screen.width:
+        show([Sentence(line, indent=0, hanging=2)], stream)
+    else:
+        print(line, file=stream, flush=True)
+
+
 def _requested_width() -> int:
     text = os.environ.get("COLUMNS", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < len("100000") else 0

@@ -24,6 +24,7 @@ from hush_aggregator.broker.mosquitto import (
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
+from hush_common.terminal import note
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _PLUGIN = "mosquitto_password_file.so"
@@ -111,7 +112,7 @@ def _warn_of_what_is_closed(path: Path, user: str, owner: tuple[int, int]) -> No
     if closed is not None:
         trouble = f"mosquitto runs as {user}, who cannot enter {closed}, and will not start"
         remedy = f"name a directory elsewhere, such as /var/lib/hush-broker, or run chmod o+x {closed}"
-        typer.echo(f"hush: WARNING: {trouble}; {remedy}", err=True)
+        note(f"WARNING: {trouble}; {remedy}")
 
 
 def add(
@@ -147,7 +148,7 @@ def remove(name: _Name, *, directory: _Config = Path()) -> None:
 
 
 def _tell_to_reload(home: BrokerDirectory) -> None:
-    typer.echo(f"hush: a mosquitto that runs reads this after: kill -HUP $(cat {home.process_file})", err=True)
+    note(f"a mosquitto that runs reads this after: kill -HUP $(cat {home.process_file})")
 
 
 def _path(directory: Path) -> Path:

@@ -11,6 +11,7 @@ import typer
 
 from hush_aggregator.commands.task import JsonOption, StoreOption
 from hush_common.errors import StoreError, printable
+from hush_common.terminal import note
 
 app: typer.Typer = typer.Typer(
     add_completion=False,
@@ -39,7 +40,7 @@ def backup(file: _File, store: StoreOption, as_json: JsonOption = False) -> None
         note_backup(path, datetime.now(UTC))
     except OSError as error:
         remedy = "hush doctor and the metrics do not know of this backup; run this as the user of the service"
-        typer.echo(f"hush: WARNING: no mark could be left next to {store} ({error.strerror}): {remedy}", err=True)
+        note(f"WARNING: no mark could be left next to {store} ({error.strerror}): {remedy}")
     _say(as_json, "backed up", file, reports)
 
 
@@ -134,7 +135,7 @@ def _progress(what: str) -> Callable[[int], None]:
         nonlocal last
         if time.monotonic() - last >= _EVERY_S:
             last = time.monotonic()
-            typer.echo(f"hush: {reports} reports {what}", err=True)
+            note(f"{reports} reports {what}")
 
     return tell
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import secrets
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from hush_aggregator.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.task import Task, digest_of, match_published, read_task
-from hush_common.terminal import Column, Row, Table, show
+from hush_common.terminal import Column, Row, Table, note, show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
@@ -253,10 +252,7 @@ def publish(
     bus = MqttBroker(where, identifier=f"hush-task-{secrets.token_hex(6)}")
     there = asyncio.run(_publish(task, bus, file))
     if there is not None and there is not task:
-        print(
-            f"hush: the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}",
-            file=sys.stderr,
-        )
+        note(f"the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}")
     done, task = ("published", task) if there is None else ("already published", there)
     facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "broker": bus.name}
     if as_json:
@@ -267,7 +263,7 @@ def publish(
 
 def _warn(task: Task) -> None:
     for told in warnings(task, datetime.now(UTC)):
-        print(f"hush: {told}", file=sys.stderr)
+        note(told)
 
 
 async def _publish(task: Task, bus: "Broker", file: Path) -> Task | None:

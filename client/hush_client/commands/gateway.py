@@ -47,7 +47,7 @@ from hush_common.domain import Domain
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.task import is_task_id
-from hush_common.terminal import Column, Row, Sentence, Table, show
+from hush_common.terminal import Column, Row, Sentence, Table, note, show
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -217,7 +217,7 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
     with suppress(asyncio.CancelledError):
         await running
         return
-    typer.echo("hush: stopped; what waits is sent at the next start", err=True)
+    note("stopped; what waits is sent at the next start")
 
 
 class _Rounds:
@@ -238,7 +238,7 @@ class _Rounds:
             await asyncio.sleep(_SUMMARY_S)
             for where in sorted(self._new, key=str):
                 counts = ", ".join(f"{whole(number)} {outcome}" for outcome, number in self._found[where].items())
-                typer.echo(printable(f"hush: {where[0]}, round {where[1]}: {counts}"), err=True)
+                note(f"{where[0]}, round {where[1]}: {counts}")
             self._new.clear()
             while len(self._found) > 100:  # noqa: PLR2004 - tasks times the rounds that may still change
                 self._found.pop(next(iter(self._found)))
@@ -272,7 +272,7 @@ async def _run(order: _Order) -> None:
         for topic in sensors.topics:
             start(topic)
         tasks, known = " and ".join(order.fields), whole(len(sensors.topics))
-        typer.echo(printable(f"hush: gateway {name}: {known} known sensors; answering {tasks}"), err=True)
+        note(f"gateway {name}: {known} known sensors; answering {tasks}")
         printing = asyncio.create_task(rounds.print(), name="hush-rounds")
         try:
             await reader.run()

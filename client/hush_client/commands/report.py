@@ -21,10 +21,10 @@ from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, DeviceState, device_name, state_directory, unusable
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.epsilon import decimal_text, parse_epsilon
-from hush_common.errors import BrokerError, OptionError, printable
+from hush_common.errors import BrokerError, OptionError
 from hush_common.formatting import exact, whole
 from hush_common.task import Task, is_task_id
-from hush_common.terminal import Sentence, show
+from hush_common.terminal import Sentence, note, show
 from hush_common.topics import is_sender
 
 Broker = Annotated[
@@ -92,7 +92,7 @@ def check_exists(directory: Path) -> None:
 def name_state(given: Path | None) -> None:
     """Print the state that a command has used on standard error if the user did not name one."""
     if given is None:
-        typer.echo(printable(f"hush: used the state in {state_directory(given)}; --state names another"), err=True)
+        note(f"used the state in {state_directory(given)}; --state names another")
 
 
 async def verified(directory: Path, device: str) -> str:
@@ -203,7 +203,7 @@ def report(
         said = Sentence(_sentence(known, receipt, order, trouble), indent=0, hanging=2)
         show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _COERCED and _is_watched():
-        typer.echo(f"hush: {_COERCED[receipt.value]}", err=True)
+        note(_COERCED[receipt.value])
     if receipt.status == "refused":
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ import typer
 
 from hush_common.errors import MissingExtraError, OptionError
 from hush_common.suggestion import meant
-from hush_common.terminal import Column, Row, Sentence, Table, show
+from hush_common.terminal import Column, Row, Sentence, Table, note, show
 from hush_tour.contents import CHAPTERS, Chapter
 from hush_tour.exercises import EXERCISES
 
@@ -57,7 +57,7 @@ def tour(
         _print(found)
         return
     if open_:
-        _say(
+        note(
             f"opening the chapter {found.name} to read; hush tour {found.name} --edit opens a copy that you can change"
         )
     words = ["edit", str(_copied(found))] if edit else ["run", str(found.path)]
@@ -75,18 +75,13 @@ def _copied(found: Chapter) -> Path:
         with path.open("xb") as file:
             file.write(found.path.read_bytes())
     except FileExistsError:
-        _say(f"opening {path} with your changes; delete it to start again")
+        note(f"opening {path} with your changes; delete it to start again")
     except OSError as error:
         here = f"cannot write {path} in {Path.cwd()} ({error.strerror})"
         raise OptionError("--edit", f"{here}; change to a directory that you can write to") from None
     else:
-        _say(f"opening {path}, a copy of the chapter; your changes are saved in it")
+        note(f"opening {path}, a copy of the chapter; your changes are saved in it")
     return path
-
-
-def _say(words: str) -> None:
-    sys.stderr.write(f"hush: {words}\n")
-    sys.stderr.flush()
 
 
 def _list() -> None:
@@ -99,7 +94,7 @@ def _list() -> None:
 def _print(found: Chapter) -> None:
     from hush_tour.reading import blocks, run  # noqa: PLC0415 - marimo takes a second to import
 
-    _say(f"running the chapter {found.name}, which takes a few seconds")
+    note(f"running the chapter {found.name}, which takes a few seconds")
     show(blocks(run(found)[0]))
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
+from rich.progress import TaskID
 
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError
@@ -17,7 +17,7 @@ from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
 from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
 from hush_simulations.display.plan_table import audit_blocks
-from hush_simulations.display.progress import progress_lines
+from hush_simulations.display.progress import bar_columns, progress_lines
 from hush_simulations.display.time_left import TimeLeft
 
 _ARGUMENTS = ("task", "epsilon", "inputs", "samples", "seed", "confidence")
@@ -52,7 +52,7 @@ def run(
         int | None, value_option("N", "Reports drawn for each of the two inputs; chosen by epsilon if not given.")
     ] = None,
     confidence: Annotated[
-        float, typer.Option(parser=parse_confidence, help="The false-alarm probability is at most 1 - P.")
+        float, typer.Option(parser=parse_confidence, help="The false-alarm probability is at most 1 - X.")
     ] = 0.99,
     seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Repeatable draws of hush's mechanisms.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -97,7 +97,7 @@ def _progress() -> Iterator[Progress]:
     bars: dict[str, TaskID] = {}
     paces: dict[str, TimeLeft] = {}
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
+    columns = bar_columns(console, "{task.description}", "{task.percentage:.0f} %", "{task.fields[left]}")
     with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
 
         def tick(name: str, done: int, total: int) -> None:

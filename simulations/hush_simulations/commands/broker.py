@@ -4,8 +4,9 @@ import asyncio
 
 from hush_common.broker_url import is_loopback
 from hush_common.errors import OptionError
+from hush_common.terminal import note
 from hush_simulations.brokers.embedded import embedded_broker
-from hush_simulations.commands.options import parse_port, run_to_end, say
+from hush_simulations.commands.options import parse_port, run_to_end
 
 
 def run(port: str, host: str) -> None:
@@ -18,7 +19,7 @@ def run(port: str, host: str) -> None:
 
 async def _serve(host: str, port: int) -> None:
     async with embedded_broker(host, port) as url:
-        say(f"broker on {url}, Ctrl-C stops it")
+        note(f"broker on {url}, Ctrl-C stops it")
         if not is_loopback(host):
-            say("WARNING: anybody who reaches this address may connect; there are no passwords")
+            note("WARNING: anybody who reaches this address may connect; there are no passwords")
         await asyncio.Event().wait()

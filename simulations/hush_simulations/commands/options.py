@@ -4,7 +4,6 @@ import asyncio
 import math
 import re
 import signal
-import sys
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields
@@ -14,7 +13,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hush_common.errors import OptionError, printable
+from hush_common.errors import OptionError
+from hush_common.terminal import note
 from hush_simulations.display.style import Theme, parse_theme
 from hush_simulations.engines.experiment import (
     CLIENTS,
@@ -84,11 +84,6 @@ def with_options(text: str) -> str:
 T = TypeVar("T")
 
 
-def say(text: str) -> None:
-    """Print a line on standard error."""
-    print(f"hush: {printable(text)}", file=sys.stderr)
-
-
 INTERRUPTED = 128 + signal.SIGINT
 """How a command ends that was stopped by Ctrl-C."""
 
@@ -99,7 +94,7 @@ def stopped_in_words() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say("stopped")
+        note("stopped")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -115,7 +110,7 @@ def run_to_end(work: Coroutine[Any, Any, T], stop: asyncio.Event | None = None) 
         status = INTERRUPTED
     except asyncio.CancelledError:
         status = 128 + (signals or [signal.SIGTERM])[-1]
-    say("stopped")
+    note("stopped")
     raise typer.Exit(status)
 
 
@@ -132,7 +127,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, T], stop: asyncio.Even
             cancel(signal.SIGINT)
             return
         stop.set()
-        say("stopping; what was sent is counted. Ctrl-C again stops at once")
+        note("stopping; what was sent is counted. Ctrl-C again stops at once")
 
     with suppress(NotImplementedError):  # an event loop without signals, as on Windows
         loop = asyncio.get_running_loop()

@@ -12,14 +12,13 @@ from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.suggestion import meant
-from hush_common.terminal import show
+from hush_common.terminal import note, show
 from hush_simulations.commands.options import (
     PlotOption,
     ThemeOption,
     check_theme,
     parse_bound,
     parse_confidence,
-    say,
     value_option,
     with_options_of,
 )
@@ -158,7 +157,7 @@ def feasible(
         show(feasibility_blocks(found))
     if directory is not None:
         written = write_all(directory, picture_of_feasibility(found), "feasible", text, theme or "light")
-        say("wrote " + ", ".join(map(str, written)))
+        note("wrote " + ", ".join(map(str, written)))
 
 
 def _print(plan: Plan, *, as_json: bool, plot: bool) -> None:
@@ -197,7 +196,7 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None, int 
     if not isinstance(people, Observed):
         raise TypeError("a file has the values of people who were observed")
     for hint in sentinels(people, asked):
-        say(hint)
+        note(hint)
     return asked, own_values(asked, people.values, people.to_document(), people.name), len(people.values)
 
 

@@ -17,8 +17,8 @@ from hush_aggregator.store.location import parse_store, store_file
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, is_loopback
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.task import parse_interval
-from hush_common.terminal import show
-from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, say, value_option
+from hush_common.terminal import note, show
+from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
 from hush_simulations.display.files import prepare
 from hush_simulations.poll.questions import (
     LARGEST_EPSILON,
@@ -120,7 +120,7 @@ def poll(
         show(blocks(ended))
     if directory is not None:
         for path in write_results(ended, directory, theme or "light"):
-            say(f"wrote {path}")
+            note(f"wrote {path}")
 
 
 def _questions(
@@ -208,17 +208,17 @@ def _broker(
 def _announce(opened: Opened, settings: PollSettings, forward: asyncio.Event) -> None:
     if sys.stderr.isatty():
         segno.make(opened.address, error="m", micro=False).terminal(sys.stderr, compact=True)
-    say(f"phones:  {opened.address}")
-    say(f"screen:  {opened.screen}")
-    say(f"scripts: SHA-256 {digest()}")
+    note(f"phones:  {opened.address}")
+    note(f"screen:  {opened.screen}")
+    note(f"scripts: SHA-256 {digest()}")
     if not (settings.bind and is_loopback(settings.bind)):
-        say("WARNING: this network is not encrypted: others in it can see who answers, and could change the page")
+        note("WARNING: this network is not encrypted: others in it can see who answers, and could change the page")
     if settings.is_open:
-        say("WARNING: everybody who reaches this address may answer, and as often as they like")
+        note("WARNING: everybody who reaches this address may answer, and as often as they like")
     if settings.questions.in_turn:
         _read_lines(forward)
-        say("Enter asks the next question")
-    say(f"no estimate is shown below {RELEASE_FROM} answers; Ctrl-C ends the poll")
+        note("Enter asks the next question")
+    note(f"no estimate is shown below {RELEASE_FROM} answers; Ctrl-C ends the poll")
 
 
 def _read_lines(forward: asyncio.Event) -> None:

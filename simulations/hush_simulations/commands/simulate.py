@@ -21,7 +21,7 @@ from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.mechanisms.registry import known
-from hush_common.terminal import Renderable, show
+from hush_common.terminal import Renderable, note, show
 from hush_simulations.api.simulate import LostReportsWarning, SimulationOptions, SimulationWarning, simulate_async
 from hush_simulations.brokers.choice import is_external, parse_broker
 from hush_simulations.commands.options import (
@@ -40,7 +40,6 @@ from hush_simulations.commands.options import (
     parse_shares,
     parse_workers,
     run_to_end,
-    say,
     stopped_in_words,
     value_option,
     with_options,
@@ -348,7 +347,7 @@ def run(
         directory = None if out is None else prepare(out)
         done = _simulate(options_of(request))
         if done.stopped and not done.accepted:
-            say("stopped")
+            note("stopped")
             raise typer.Exit(INTERRUPTED)
         if as_json:
             print(to_json(done))
@@ -357,10 +356,10 @@ def run(
             show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if in_full else ())))
         if directory is not None:
             written = write_files(directory, done, theme or "light", record_of(request, done.experiment))
-            say("wrote " + ", ".join(map(str, written)))
+            note("wrote " + ", ".join(map(str, written)))
         _complain_of_losses(done)
         if done.stopped:
-            say("interrupted")
+            note("interrupted")
             raise typer.Exit(INTERRUPTED)
         if record is not None:
             _compare(record, done)
@@ -375,16 +374,16 @@ def _charts(done: Run) -> Iterable[Renderable]:
 
 def _compare(record: Record, done: Run) -> None:
     for remark in record.remarks:
-        say(remark)
+        note(remark)
     now: object = json.loads(to_json(done))
     differing = differences(record.result, now)
     if not is_repeatable(now):
-        say("the noise came from the operating system, and is another; only the people were repeated")
+        note("the noise came from the operating system, and is another; only the people were repeated")
     if not differing:
-        say("nothing else differs" if record.remarks else "nothing differs")
+        note("nothing else differs" if record.remarks else "nothing differs")
         return
     more = f", and {len(differing) - _MOST_NAMED} more" if len(differing) > _MOST_NAMED else ""
-    say(f"differs: {'; '.join(differing[:_MOST_NAMED])}{more}")
+    note(f"differs: {'; '.join(differing[:_MOST_NAMED])}{more}")
     raise typer.Exit(1)
 
 
@@ -396,7 +395,7 @@ def _simulate(options: dict[str, Any]) -> Run:
         try:
             return run_to_end(simulate_async(**options, progress=count, look=look, stop=stop), stop)
         except StoppedError:
-            say("stopped")
+            note("stopped")
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -415,7 +414,7 @@ def _warnings_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, SimulationWarning):
-                say(f"WARNING: {with_options(str(message))}")
+                note(f"WARNING: {with_options(str(message))}")
             elif not issubclass(category, LostReportsWarning):
                 shown(message, category, filename, lineno, file, line)
 

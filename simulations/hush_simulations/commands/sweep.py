@@ -12,7 +12,7 @@ import typer
 from hush_aggregator.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
-from hush_common.terminal import Sentence, show
+from hush_common.terminal import Sentence, note, show
 from hush_simulations.api import sweep as api
 from hush_simulations.commands.options import (
     INTERRUPTED,
@@ -22,7 +22,6 @@ from hush_simulations.commands.options import (
     parse_seed,
     parse_trials,
     parse_workers,
-    say,
     value_option,
 )
 from hush_simulations.display.charts import charts_of_sweep
@@ -79,7 +78,7 @@ def run(
         return
     if parquet:
         check_parquet()
-    say(_size(asked))
+    note(_size(asked))
     with _stopped_by_signals(directory, asked), show_sweep_progress() as tick:
         done = api.sweep(**given, seed=asked.seed, progress=tick)
     if as_json:
@@ -89,7 +88,7 @@ def run(
         show([*sweep_blocks(done), Sentence(""), *charts])
     written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
     written += _drawn(done, out, theme or "light")
-    say("wrote " + ", ".join(map(str, written)))
+    note("wrote " + ", ".join(map(str, written)))
 
 
 def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
@@ -138,7 +137,7 @@ def _stopped_by_signals(directory: SweepDirectory, sweep: Sweep) -> Iterator[Non
     except (KeyboardInterrupt, _TerminatedError) as stopped:
         cells = directory.states(sweep.works())
         kept = f"{whole(cells.get('made', 0))} of {whole(sum(cells.values()))} cells are kept"
-        say(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
+        note(f"stopped: {kept} in {directory.path}; the same command goes on with the rest")
         raise typer.Exit(_TERMINATED if isinstance(stopped, _TerminatedError) else INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGTERM, before)

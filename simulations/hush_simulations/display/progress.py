@@ -12,10 +12,12 @@ from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.presentation import NumberFormat, interval_name
 from hush_aggregator.result import Result
 from hush_common.formatting import exact, fixed, whole
-from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence
+from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence, note
 from hush_simulations.display.time_left import TimeLeft
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
     from rich.text import Text
 
 EVERY_S = 5.0
@@ -31,8 +33,7 @@ def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]
         now = clock()
         if now - last >= EVERY_S:
             last = now
-            sys.stderr.write(f"hush: {words(now - began)}\n")
-            sys.stderr.flush()
+            note(words(now - began))
 
     return write
 
@@ -65,17 +66,11 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
         return
     from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals alone
     from rich.live import Live  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import Progress  # noqa: PLC0415
 
-    counter = TextColumn("{task.fields[counted]}", style="progress.download")
     console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("reports counted"), BarColumn(), counter, TimeElapsedColumn())
-    progress = Progress(*columns, TextColumn("{task.fields[left]}"), console=console)
+    what = "reports counted" if _has_bar(console) else "reports"
+    progress = Progress(*bar_columns(console, what, "{task.fields[counted]}", "{task.fields[left]}"), console=console)
     bar, pace = progress.add_task("", total=total, counted=_of(0, total), left=""), TimeLeft()
     pace.add(0)
 
@@ -147,15 +142,14 @@ def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
 
     console = Console(stderr=True)
     if console.is_terminal:
-        with console.status(what):
+        with console.status(_one_line(console, what)):
             yield
         return
     ended, began = threading.Event(), time.monotonic()
 
     def tell() -> None:
         while not ended.wait(every_s):
-            sys.stderr.write(f"hush: {what}, {whole(time.monotonic() - began)} s\n")
-            sys.stderr.flush()
+            note(f"{what}, {whole(time.monotonic() - began)} s")
 
     teller = threading.Thread(target=tell, name="waiting", daemon=True)
     teller.start()
@@ -173,24 +167,51 @@ def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator
         yield _cell_lines(clock)
         return
     from rich.console import Console  # noqa: PLC0415
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich.progress import Progress  # noqa: PLC0415
 
-    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = (*columns, TextColumn("{task.fields[rate]}"))
-    with Progress(*shown, console=Console(stderr=True, highlight=False), transient=True) as bar:
-        line, pace = bar.add_task("", total=None, rate=""), TimeLeft(clock)
+    console = Console(stderr=True, highlight=False)
+    columns = bar_columns(console, "cells", "{task.fields[made]}", "{task.fields[rest]}")
+    with Progress(*columns, console=console, transient=True) as bar:
+        line, pace = bar.add_task("", total=None, made="", rest=""), TimeLeft(clock)
 
         def tick(made: int, cells: int) -> None:
             pace.add(made)
-            bar.update(line, completed=made, total=cells, rate=_rate_and_rest(pace, cells - made))
+            rest = _rate_and_rest(pace, cells - made) if _has_bar(console) else pace.left(cells - made)
+            bar.update(line, completed=made, total=cells, made=_of(made, cells), rest=rest)
 
         yield tick
+
+
+_BAR_WIDTH = 64  # columns of a terminal from which on a bar, a clock and a rate have room in one line
+
+
+def _has_bar(console: "Console") -> bool:
+    return console.width >= _BAR_WIDTH
+
+
+def bar_columns(console: "Console", what: str, done: str, rest: str) -> "list[ProgressColumn]":
+    """Return the columns of a line of progress: on a narrow terminal without a bar and a clock, so that it is one line.
+
+    Args:
+        console: where it is shown.
+        what: is counted.
+        done: template of how much is done.
+        rest: template of how long the rest takes.
+    """
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    name, figures = TextColumn(what), TextColumn(done, style="progress.download")
+    drawn = (BarColumn(), figures, TimeElapsedColumn()) if _has_bar(console) else (figures,)
+    return [name, *drawn, TextColumn(rest)]
+
+
+def _one_line(console: "Console", words: str) -> str:
+    """Return the words next to a spinner, cut at the width of the terminal."""
+    from rich.text import Text  # noqa: PLC0415
+
+    text = Text(words)
+    text.truncate(console.width - len("⠋ "), overflow="ellipsis")
+    return text.plain
 
 
 def _rate_and_rest(pace: TimeLeft, missing: int) -> str:
@@ -224,11 +245,7 @@ def show_checks(clock: Callable[[], float] = time.monotonic) -> Iterator[Callabl
 
     if console.is_terminal:
         with console.status("starting") as status:
-            yield lambda *at: status.update(words(*at))
+            yield lambda *at: status.update(_one_line(console, words(*at)))
         return
 
-    def line(name: str, number: int, count: int) -> None:
-        sys.stderr.write(f"hush: {words(name, number, count)}\n")
-        sys.stderr.flush()
-
-    yield line
+    yield lambda *at: note(words(*at))

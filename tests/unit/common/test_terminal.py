@@ -2,11 +2,12 @@
 
 import io
 import random
+import sys
 
 import pytest
 from rendered import rendered
 
-from hush_common.terminal import Column, Fact, Facts, Row, Screen, Sentence, Styled, Table, show, wrapped
+from hush_common.terminal import Column, Fact, Facts, Row, Screen, Sentence, Styled, Table, note, show, wrapped
 
 WIDTHS = (20, 33, 40, 60, 61, 79, 80, 100, 120, 200)
 WORDS = ("a", "bus", "12", "1 234 567", "12.5 %", "± 0.599 cm", "underground", "randomized_response", "日本語", "")
@@ -148,3 +149,21 @@ def test_columns_says_how_wide_a_screen_is(
     stream = io.StringIO()
     show([Sentence("word " * 60)], stream)
     assert (len(stream.getvalue().splitlines()) == 1) is not wraps
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_note_is_broken_between_words_on_a_terminal_and_one_line_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = "45 cells, all combinations of task.mechanism (3) x population.clients (3); seed 7; see hush sweep --help"
+    streams: tuple[io.StringIO, ...] = (Terminal(), io.StringIO())
+    for stream in streams:
+        monkeypatch.setattr(sys, "stderr", stream)
+        note(words)
+        lines = stream.getvalue().splitlines()
+        if stream.isatty():
+            assert max(map(len, lines)) <= columns
+            assert " ".join(map(str.strip, lines)) == f"hush: {words}"
+        else:
+            assert lines == [f"hush: {words}"]

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 from rendered import rendered
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
 from hush_common.errors import OptionError
-from hush_simulations.display.progress import show_sweep_progress
+from hush_simulations.display.progress import bar_columns, show_sweep_progress
 from hush_simulations.display.sweep import sweep_blocks
 from hush_simulations.sweeps import directory
 from hush_simulations.sweeps.result import COLUMNS, Parameter, SweepResult, SweepRow
@@ -134,3 +137,17 @@ def test_in_a_pipe_a_line_every_few_seconds_has_the_rate_and_the_time_left(capsy
         "hush: 135 of 400 cells (34 %), 60 s, 1.93 s each, 8 min 30 s left",
         "hush: 160 of 400 cells (40 %), 110 s, 2 s each, 8 min left",
     ]
+
+
+@pytest.mark.parametrize("width", [40, 63, 64, 80])
+def test_on_a_terminal_progress_is_one_line_with_whole_figures(width: int) -> None:
+    console = Console(width=width, file=io.StringIO(), force_terminal=True)
+    columns = bar_columns(console, "cells", "{task.fields[made]}", "{task.fields[rest]}")
+    bar = Progress(*columns, console=console)
+    bar.add_task("", total=4000, completed=1234, made="1 234 of 4 000", rest="9 min 40 s left")
+    with console.capture() as captured:
+        console.print(bar.get_renderable())
+    (line,) = Text.from_ansi(captured.get()).plain.splitlines()
+    assert line.startswith("cells ")
+    assert "1 234 of 4 000" in line
+    assert line.rstrip().endswith("9 min 40 s left")
