@@ -49,6 +49,7 @@ _NARROW = 0.08  # of the axis of the values, below which intervals get one of th
 _LIARS = ((0.01, "1%"), (0.05, "5%"))
 _SLIM = 0.04  # of the axis, a bar that stands for one value
 _LEGEND = 10.5
+_INTERVAL = "interval"
 
 
 def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Palette) -> None:
@@ -303,14 +304,15 @@ def _shares(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, palette: 
     shares = [100 * share_naming(run, place) for place in chosen]
     panels[1].barh(rows, shares, color=palette.noisy, alpha=0.9, height=0.7)
     panels[1].set_xlabel("% of reports\nthat name it")
-    _bars(panels[2], [part_range(run, place) for place in chosen], "estimated share, %", palette)
+    _bars(panels[2], [part_range(run, place) for place in chosen], "estimated share, %", palette, run.result.confidence)
 
 
 def _means(panels: "Sequence[Axes]", chosen: Sequence[int], run: Run, domain: Domain, palette: Palette) -> None:
     coordinates = [domain.parts[place] for place in chosen]
     _spreads(panels[0], coordinates, true_vectors(run)[:, chosen], palette)
     _levels(panels[1], chosen, run, palette)
-    _bars(panels[2], [part_range(run, place) for place in chosen], "mean, % of the range", palette)
+    bars = [part_range(run, place) for place in chosen]
+    _bars(panels[2], bars, "mean, % of the range", palette, run.result.confidence)
 
 
 def _means_in_units(figure: "Figure", run: Run, palette: Palette) -> None:
@@ -340,7 +342,7 @@ def _means_in_units(figure: "Figure", run: Run, palette: Palette) -> None:
         received.set_xlabel("% of reports", fontsize=10, labelpad=1)
     kept.set_xlabel(f"{kept.get_xlabel()}\nmean and central 90 %", fontsize=10)
     received.set_xlabel("% of reports, by\nlevel (pale = low)", fontsize=10)
-    _figure_legend(rows[-1][-1])
+    _figure_legend(rows[-1][-1], run.result.confidence)
 
 
 def _spreads(axes: "Axes", coordinates: Sequence[DomainPart], columns: NDArray[np.float64], palette: Palette) -> None:
@@ -377,7 +379,7 @@ def _level_bar(axes: "Axes", row: int, run: Run, place: int, palette: Palette) -
         start += wide
 
 
-def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palette) -> None:
+def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palette, confidence: float) -> None:
     """Draw an error bar a row, with the truth next to the estimate; short ones as distances from the truth."""
     size = 8 if len(bars) <= _CROWDED else 5
     lengths = [bar.high - bar.low for bar in bars if bar is not None]
@@ -389,29 +391,34 @@ def _bars(axes: "Axes", bars: Sequence[Range | None], what: str, palette: Palett
     axes.set_xlabel(what)
     for row, bar in enumerate(bars):
         _interval_of(axes, row, bar, palette, size)
-    _figure_legend(axes)
+    _figure_legend(axes, confidence)
 
 
 def _interval_of(axes: "Axes", row: int, bar: Range | None, palette: Palette, size: float) -> None:
     if bar is None:
         return
-    axes.plot((bar.low, bar.high), (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8)
     if bar.value is not None:
-        axes.plot(bar.value, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate")
+        axes.plot(
+            bar.value, row, "o", color=palette.noisy, ms=size, mec=palette.ink, mew=0.8, label="estimate", zorder=2.1
+        )
+    axes.plot((bar.low, bar.high), (row, row), "|-", color=palette.ink, lw=1.8, ms=size, mew=1.8, label=_INTERVAL)
     if bar.truth is not None:
         mark_truth(axes, bar.truth, row, palette, size=2.2 * size)
 
 
-def _figure_legend(axes: "Axes") -> None:
+def _figure_legend(axes: "Axes", confidence: float) -> None:
     """Put the legend below all panels; each label once."""
+    from matplotlib.legend_handler import HandlerLine2D  # noqa: PLC0415 - matplotlib takes a second to import
+
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     if once and axes.figure is not None:
         axes.figure.legend(
             once.values(),
-            once.keys(),
+            [f"{exact(confidence, scale=100)} % interval" if label == _INTERVAL else label for label in once],
+            handler_map={once.get(_INTERVAL): HandlerLine2D(numpoints=2, marker_pad=0)},  # a mark at both ends
             loc="outside lower right",
-            ncols=2,
+            ncols=3,
             fontsize=_LEGEND,
             handlelength=1.3,
             handletextpad=0.4,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, fini
 from hush_simulations.sweeps.result import BARS, LAST, TOGETHER, Parameter, SweepResult, SweepRow
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -266,9 +267,12 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     unit = _unit(rows)
     scale = 1 if rows[0].unit else 100
 
+    signs: dict[str, str] = {}
+
     def draw(axes: "Axes", line: FigureLine, mark: Mark, palette: Palette) -> None:
         there = [(at, representative_row(cell)) for at, cell in zip(line.at, line.cells, strict=True)]
         theory = [(at, scale * row.theory_stderr) for at, row in there if row.theory_stderr]
+        theory = theory if len(theory) > 1 else []  # a line needs two points
         found = [
             (at, scale * row.rmse, scale * row.rmse_lower, scale * row.rmse_upper)
             for at, row in there
@@ -276,15 +280,15 @@ def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
         ]
         if theory:
             axes.plot([at for at, _ in theory], [error for _, error in theory], color=mark.colour, lw=1.6)
+            signs["theory"] = "-"
         if found:
+            signs["measured, 95 %"] = "|"
             if not theory:
                 axes.plot([one[0] for one in found], [one[1] for one in found], color=mark.colour, lw=0.8, alpha=0.6)
             draw_points(axes, found, line.name, mark, palette)
 
     figure = _figure(result, "Error of the estimate", f"error (rms), {unit}", draw, palette, log=True)
-    return _finished(
-        figure, palette, [("theory", "-"), ("measured, 95 %", "|")] if any(r.theory_stderr for r in rows) else []
-    )
+    return _finished(figure, palette, sorted(signs.items()))
 
 
 def coverage_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
@@ -339,9 +343,9 @@ def bias_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":
     for axes in figure.axes:
         if max(-low, high) > _FAR:
             axes.set_yscale("symlog", linthresh=_LEAST)
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}".replace("-", "\N{MINUS SIGN}"))
             axes.minorticks_off()
-        axes.set_ylim(min(low, -_LEAST), max(high if high < _FAR else 1.5 * high, _LEAST))
+        axes.set_ylim(*(sign * max(end if end < _FAR else 1.5 * end, _LEAST) for sign, end in ((-1, -low), (1, high))))
     return _finished(figure, palette, [("95 % by chance", "band")])
 
 
@@ -423,20 +427,28 @@ def _scale(figure: "Figure", layout: FigureLayout, *, log: bool) -> None:
 _LEGEND_COLUMNS = 3
 
 
-def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str]]) -> "Figure":
-    from matplotlib.lines import Line2D  # noqa: PLC0415 - matplotlib takes a second to import
+def _legend_sign(sign: str, palette: Palette) -> "Artist":
+    """Return what stands for a sign in the legend: a band, a point with its interval, or a line in that style."""
+    from matplotlib.collections import LineCollection  # noqa: PLC0415 - matplotlib takes a second to import
+    from matplotlib.container import ErrorbarContainer  # noqa: PLC0415
+    from matplotlib.lines import Line2D  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
 
+    if sign == "band":
+        return Patch(color=palette.faint, alpha=0.3)
+    if sign != "|":
+        return Line2D([], [], color=palette.ink, lw=1.4, ls=sign)
+    point = Line2D([], [], color=palette.ink, marker="o", ms=5.5, mec=palette.ground, mew=0.6, ls="")
+    ends = tuple(Line2D([], [], color=palette.ink, marker="_", ms=5, ls="") for _ in range(2))
+    bar = LineCollection([], colors=[palette.ink], linewidths=1.4)
+    # a legend takes containers, too; matplotlib's types know artists only
+    return cast("Artist", ErrorbarContainer((point, ends, (bar,)), has_yerr=True))
+
+
+def _finished(figure: "Figure", palette: Palette, signs: Sequence[tuple[str, str]]) -> "Figure":
     with styled(palette):
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        extra = [
-            Patch(color=palette.faint, alpha=0.3)
-            if sign == "band"
-            else Line2D(
-                [], [], color=palette.ink, lw=1.4, marker="o" if sign == "|" else "", ls=sign if sign != "|" else ""
-            )
-            for _, sign in signs
-        ]
+        extra = [_legend_sign(sign, palette) for _, sign in signs]
         entries = list(zip([*handles, *extra], [*labels, *(name for name, _ in signs)], strict=True))
         # matplotlib fills columns one after the other; a reader goes along the rows
         entries = [one for column in range(_LEGEND_COLUMNS) for one in entries[column::_LEGEND_COLUMNS]]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from made_sweeps import GRID, row, swept
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.container import ErrorbarContainer
 from typer.testing import CliRunner
 
@@ -71,6 +72,17 @@ def test_bias_is_in_its_standard_errors_and_far_ones_are_logarithmic() -> None:
     assert layout_of(lying).axis == "liars, % of the devices"
     assert layout_of(lying).panels[0].lines[0].at[:3] == pytest.approx((0, 1, 2))
     assert bias_figure(lying).axes[0].get_yscale() == "symlog"
+
+
+def test_the_legend_of_errors_has_a_point_with_its_bar_and_a_line_of_theory_only_if_one_is_drawn() -> None:
+    for result, theory in ((GRID, True), (swept(population__clients=(10,)), False)):
+        (legend,) = error_figure(result, DARK).legends
+        signs = {
+            text.get_text(): handle for text, handle in zip(legend.get_texts(), legend.legend_handles, strict=True)
+        }
+        assert isinstance(signs["measured, 95 %"], LineCollection)
+        assert len(signs["measured, 95 %"].get_segments()) == 1
+        assert ("theory" in signs) is theory
 
 
 def test_a_legend_is_read_along_its_rows() -> None:
