@@ -29,7 +29,7 @@ _END = "test/end"  # no topic of reports, or the aggregator would count it too
 def shell(program: str, port: int, *arguments: str) -> str:
     """What a program of mosquitto prints."""
     command = [need(program), "-p", str(port), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
 
 
 @asynccontextmanager
@@ -48,7 +48,7 @@ async def aggregating(
         running = asyncio.create_task(aggregator.run(), name="aggregator")
         try:
             await asyncio.to_thread(
-                shell, "mosquitto_sub", mosquitto.port, "-t", status_topic("test"), "-C", "1", "-F", "%p", "-W", "10"
+                shell, "mosquitto_sub", mosquitto.port, "-t", status_topic("test"), "-C", "1", "-F", "%p", "-W", "60"
             )
             yield aggregator
         finally:

@@ -5,15 +5,14 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiomqtt
-import pytest
-from servers import free_port, need
+from servers import free_port, need, wait_until_listening
+from waiting import PATIENCE_S
 
 __all__ = ["HOST", "Hardened", "hush"]
 
@@ -26,7 +25,7 @@ def hush(*arguments: str, cwd: Path | None = None, **environment: str) -> subpro
         [sys.executable, "-m", "hush", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=4 * PATIENCE_S,
         check=False,
         cwd=cwd,
         env={"PATH": "/usr/bin:/bin", **environment} if environment else None,
@@ -64,11 +63,7 @@ class Hardened:
         with (self.home / "log").open("ab") as log:
             command = [need("mosquitto"), "-c", str(self.home / "mosquitto.conf")]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        for _ in range(500):
-            if (self.home / "mosquitto.pid").exists():
-                return
-            time.sleep(0.02)
-        pytest.fail((self.home / "log").read_text(encoding="utf-8"))
+        wait_until_listening(self.process, (self.port, self.websockets), self.home / "log")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -114,5 +109,5 @@ class Hardened:
             protocol=aiomqtt.ProtocolVersion.V311 if kept else aiomqtt.ProtocolVersion.V5,
             clean_session=False if kept else None,
             tls_context=ssl.create_default_context(cafile=str(self.home / "ca.pem")),
-            timeout=5,
+            timeout=PATIENCE_S,
         )

@@ -1,20 +1,23 @@
 """Real servers on loopback, for tests."""
 
 import getpass
+import itertools
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from waiting import PATIENCE_S
 
-__all__ = ["Mosquitto", "Postgres", "free_port", "missing", "need"]
+__all__ = ["Mosquitto", "Postgres", "free_port", "missing", "need", "wait_until_listening"]
 
 CONFIGURATION = """\
 user {user}
@@ -46,16 +49,33 @@ def free_port() -> int:
     """A port of the loopback that nobody listens on, nor will before a server does.
 
     Not one of those that the system gives to whoever leaves the choice to it, and of the others a share for each
-    process of the test run.
+    process of the test run. Each in turn from a random one on: drawn each time, two of a test would now and then be the
+    same.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ours = range(20_000 + worker, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
-    for _ in range(100):
+    for _ in ours:
+        port = ours[next(_TURNS) % len(ours)]
         with socket.socket() as probe, suppress(OSError):
-            port = secrets.choice(ours)
             probe.bind(("127.0.0.1", port))
             return port
     pytest.fail("no port is free")
+
+
+_TURNS = itertools.count(secrets.randbelow(12_000))
+
+
+def wait_until_listening(broker: "subprocess.Popen[bytes]", ports: Iterable[int], log: Path) -> None:
+    """Return once a broker that was started accepts connections on all its ports."""
+    left, deadline = [*ports], time.monotonic() + PATIENCE_S
+    while left:
+        if broker.poll() is not None or time.monotonic() > deadline:
+            pytest.fail(f"mosquitto did not come up on port {left[0]}:\n{log.read_text(encoding='utf-8')}")
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", left[0])) == 0:
+                left.pop(0)
+                continue
+        time.sleep(0.02)
 
 
 @dataclass
@@ -97,7 +117,7 @@ class Mosquitto:
         )
         with (self.directory / "mosquitto.log").open("ab") as log:
             self.process = subprocess.Popen([program, "-c", str(configuration)], stdout=log, stderr=log)
-        self._wait_until_ready()
+        wait_until_listening(self.process, (self.port, *self.listeners), self.directory / "mosquitto.log")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -111,18 +131,6 @@ class Mosquitto:
         self.process.kill()
         self.process.wait(60)
         self.process = None
-
-    def _wait_until_ready(self) -> None:
-        ports = [self.port, *self.listeners]
-        for _ in range(1000):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", ports[0])) == 0:
-                    ports.pop(0)
-            if not ports:
-                return
-            time.sleep(0.02)
-        log = (self.directory / "mosquitto.log").read_text(encoding="utf-8")
-        pytest.fail(f"mosquitto did not come up on port {self.port}:\n{log}")
 
 
 _SETTINGS = "fsync = off\nmax_connections = 40\nshared_buffers = 64MB\nlog_min_messages = fatal\n"

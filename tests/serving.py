@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from servers import need
+from waiting import PATIENCE_S
 
 __all__ = ["estimate", "serving"]
 
@@ -32,7 +33,7 @@ def serving(url: str, directory: Path, task: str) -> Iterator[None]:
 def estimate(port: int, reports: int, task: str = "heights") -> dict[str, object]:
     """The retained estimate, once it speaks of `reports` reports, refused ones included."""
     watch = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(port), "-t", f"hush/v1/estimates/{task}", "-C", "1"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 2 * PATIENCE_S
     while True:
         run = subprocess.run([*watch, "-W", "5"], capture_output=True, check=False)
         document: dict[str, Any] = json.loads(run.stdout) if run.stdout else {}  # the aggregator has not begun

@@ -17,6 +17,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from servers import Mosquitto
 from stored import counted_ids
+from waiting import wait_until
 
 from hush_aggregator.store import SqliteReader
 from hush_common.task import make_task
@@ -66,11 +67,7 @@ class Server:
         before = self.log().count("connected")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stderr=log)
-        for _ in range(1000):
-            if self.log().count("connected") > before:
-                return
-            time.sleep(0.01)
-        pytest.fail(f"hush serve did not come up:\n{self.log()}")
+        wait_until(lambda: self.log().count("connected") > before)
 
     def end(self, number: signal.Signals) -> int:
         assert self._process is not None
@@ -104,9 +101,11 @@ def test_a_report_counts_once_however_often_the_aggregator_is_killed(
     publisher.start()
     server.start()
     on_the_way = 0
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         turns.release()  # reports come before, while and after it is killed, however slow this machine is
         time.sleep(moments.uniform(0.02, 0.6))
+        if on_the_way or kill:  # only the first may come before anything is counted
+            wait_until(lambda: server.counted()[1])
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
         rows, n = server.counted()
         assert rows == n
@@ -115,10 +114,7 @@ def test_a_report_counts_once_however_often_the_aggregator_is_killed(
         server.start()
     assert on_the_way >= KILLS // 2  # or else the kills came too late to prove anything
     publisher.join()
-    for _ in range(1500):
-        if server.counted() == (REPORTS, REPORTS):
-            break
-        time.sleep(0.02)
+    wait_until(lambda: server.counted() == (REPORTS, REPORTS))
     assert server.end(signal.SIGTERM) == 0
     assert server.counted() == (REPORTS, REPORTS)
     assert server.steps()[-1] == REPORTS

@@ -26,7 +26,9 @@ from servers import Mosquitto
 from hush_common.task import Task, make_task
 from hush_common.wire import Report, encode_frame
 
-FRESH_S = 5.0
+FRESH_S = 60.0
+"""Seconds within which an estimate comes, on a machine with other work too; planted ones take longer than the test."""
+SLOW = "takes longer than"  # as any estimate may on a machine with other work
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1000.0}
 MIDDLE = 1 << 19
 
@@ -62,7 +64,7 @@ class Reader:
 
     def send(self, task: Task, bodies: Sequence[tuple[int, ...]]) -> None:
         frame = encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), body) for body in bodies])
-        self._client.publish(f"hush/v1/reports/{task.id}/device", frame, qos=1).wait_for_publish(10)
+        self._client.publish(f"hush/v1/reports/{task.id}/device", frame, qos=1).wait_for_publish(60)
         self._sent[task.id] = self._sent.get(task.id, 0) + len(bodies)
 
     def flood(self, task: Task, count: int) -> None:
@@ -154,8 +156,8 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
                 for task in tasks:
                     reader.send(task, ones(1))
                 reader.fresh(healthy)
-            documents = {kind: reader.fresh(task, 20) for kind, task in bad.items()}
-        told = troubles(log)
+            documents = {kind: reader.fresh(task) for kind, task in bad.items()}
+        told = {name: [line for line in lines if SLOW not in line] for name, lines in troubles(log).items()}
         assert {kind: found["failures"] for kind, found in documents.items()} == {
             "dies": {"estimate": "crashed"},
             "has-no-interval": {"population": "not_finite"},
@@ -188,10 +190,10 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
 
 @pytest.mark.long
 def test_an_estimate_that_takes_a_minute_keeps_no_other_from_being_fresh(mosquitto: Mosquitto, tmp_path: Path) -> None:
-    kinds = {"clings": "clings 60", "spins": "spins 60", "takes-a-second": "sleeps 1"}
+    kinds = {"clings": "clings 600", "spins": "spins 600", "takes-seconds": "sleeps 3"}
     *minutes, second = [number(name) for name in kinds]
     healthy = number("healthy")
-    plants = Plants(tmp_path, kinds, quick_s=0.4)
+    plants = Plants(tmp_path, kinds, quick_s=1.5)
     with reading(mosquitto) as reader:
         with serving(mosquitto, reader, tmp_path, [*minutes, second, healthy], plants.environment()) as log:
             reader.send(second, ones(1))

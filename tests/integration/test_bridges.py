@@ -36,8 +36,8 @@ def wait_for(service: Service, reports: int) -> None:
 
 def first(port: int, topic: str) -> bytes:
     """The first message of a topic."""
-    words = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(port), "-t", topic, "-C", "1", "-W", "20"]
-    return subprocess.run(words, capture_output=True, check=True, timeout=60).stdout.rstrip(b"\n")
+    words = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(port), "-t", topic, "-C", "1", "-W", "60"]
+    return subprocess.run(words, capture_output=True, check=True, timeout=90).stdout.rstrip(b"\n")
 
 
 def test_tasks_come_to_the_edge_and_every_report_to_the_centre(tmp_path: Path) -> None:

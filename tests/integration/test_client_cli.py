@@ -226,7 +226,7 @@ def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_
     mosquitto.start()
     assert_one_line(hush("report", "smoker", "yes", "--device", "a").stdout, "smoker, round 0: sent")
     read = [need("mosquitto_sub"), "-p", str(mosquitto.port), "-i", "aggregator", "-c", "-q", "1", "-t", ALL_REPORTS]
-    told = subprocess.run([*read, "-C", "4", "-F", "%t", "-W", "20"], capture_output=True, text=True, check=True)
+    told = subprocess.run([*read, "-C", "4", "-F", "%t", "-W", "60"], capture_output=True, text=True, check=True)
     topics = told.stdout
     assert sorted(topics.split()) == [
         *(report_topic("heights", device) for device in "abc"),

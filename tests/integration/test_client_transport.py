@@ -264,7 +264,7 @@ async def test_a_broker_that_vanishes_and_returns_gets_every_report(mosquitto: M
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=0.2) for i in range(100)))
         assert {receipt.status for receipt in receipts} == {"queued"}
         await asyncio.to_thread(mosquitto.start)
-        assert await gateway.flush(timeout=20)
+        assert await gateway.flush(timeout=120)
     async with aggregator() as listener:
         payloads = {bytes((await anext(listener.messages)).payload) for _ in range(100)}
     assert len(payloads) == 100
@@ -280,6 +280,6 @@ async def test_a_topic_that_cannot_be_is_passed_over(
 
     async with ScriptedBroker((Packet.SUBSCRIBE, impossible)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
-            assert (await client.report("heights", 172.0, timeout=10)).status == "sent"
+            assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
         assert broker.connections == 1
     assert [record.message for record in caplog.records] == ["ignored a message on an impossible topic"]

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 from chaos import Serve, spent
+from counting import shell
 from servers import Mosquitto
+
+from hush_common.topics import recall_topic, task_topic
 
 pytestmark = pytest.mark.slow
 _COMMANDS = Path(__file__).parents[1] / "many_commands.py"
@@ -32,22 +35,25 @@ def report(bare: Mosquitto, directory: Path, devices: int) -> set[int]:
     return set(json.loads(done.stdout))
 
 
+async def retained(bare: Mosquitto, topic: str) -> None:
+    """Return once the broker retains a message there."""
+    await asyncio.to_thread(shell, "mosquitto_sub", bare.port, "-t", topic, "-C", "1", "-W", "60")
+
+
 async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serve:
     """All answer while nobody counts, the broker is killed, and all run twice more."""
     serve = Serve(bare.url, directory, over)
     serve.start()
     await serve.connected()
-    await asyncio.sleep(1)  # it publishes its task
+    await retained(bare, task_topic("heights"))
     serve.end(signal.SIGKILL)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
     bare.kill()
     bare.start()
     serve.start()
     await serve.connected(2)
-    async with asyncio.timeout(60):
-        while over and " recalled: " not in serve.log:  # noqa: ASYNC110 - a log has no event
-            await asyncio.sleep(0.1)
-    await asyncio.sleep(2)  # and it is published
+    for topic in (task_topic("heights"), recall_topic("heights"))[: 2 if over else 1]:
+        await retained(bare, topic)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
     await asyncio.sleep(over)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}

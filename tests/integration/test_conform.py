@@ -114,7 +114,7 @@ async def found_in(check: Check, fault: str, directory: Path) -> CheckOutcome:
     setup = setup_of(directory, fault)
     setup.slowest = 0.2
     laws = [LAWS[fault]] if check.name == "noise" else ()
-    knowledge = Knowledge(setup, samples=150, seconds=3600, laws=laws, answers=0.5)
+    knowledge = Knowledge(setup, samples=240, seconds=3600, laws=laws, answers=0.5)  # a fault is missed once in 10^9
     if check.name == "ids":
         await CHECKS[0].run(knowledge)
     return await check.run(knowledge)

@@ -19,7 +19,7 @@ from hush_common.task import decode_task
 
 TOKEN = "9f2c4e6a8b0d1f3a5c7e9b2d4f6a8c0e1b3d5f7a"  # noqa: S105 - of tests
 WRONG = "0" * 20 + "123456789abcdef01234"
-IN_TIME_MS = 30_000
+IN_TIME_MS = 60_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
@@ -81,7 +81,7 @@ def filling(browser: Browser, url: str, **settings: object) -> Iterator[tuple[Pa
 def retained(broker: Mosquitto, task_id: str) -> bytes:
     """The task that a new subscriber gets at once."""
     command = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(broker.port), "-t", f"hush/v1/tasks/{task_id}"]
-    run = subprocess.run([*command, "-C", "1", "-W", "20", "-N"], capture_output=True, check=False)
+    run = subprocess.run([*command, "-C", "1", "-W", "60", "-N"], capture_output=True, check=False)
     return run.stdout
 
 

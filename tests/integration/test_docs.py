@@ -12,7 +12,7 @@ import hush_aggregator
 import hush_client
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 110
+TIMEOUT_S = 290
 
 
 @pytest.mark.slow

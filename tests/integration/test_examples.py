@@ -41,7 +41,6 @@ def test_the_example_of_a_simulation_finds_narrower_intervals_for_more_people() 
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_the_example_of_an_aggregator_counts_each_of_the_examples_of_a_device_once(
     mosquitto: Mosquitto, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from http_world import BEARER, make_store, serving, writable
+from waiting import until
 
 from hush_aggregator.http.app import ROUTERS, create_app
 from hush_aggregator.http.page.environment import assets
@@ -64,10 +65,7 @@ async def test_head_of_what_has_no_end_ends_and_leaves_its_places(tmp_path: Path
             answer = await client.head(place)
             assert (answer.status_code, answer.content) == (200, b"")
             assert answer.headers["content-type"] == f"{kind}; charset=utf-8"
-        for _ in range(1000):
-            if not (app.state.feed.followers or app.state.reading.exports._used):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: not (app.state.feed.followers or app.state.reading.exports._used))
         assert (app.state.feed.followers, app.state.reading.exports._used.total()) == (0, 0)
 
 

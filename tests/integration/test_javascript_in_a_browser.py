@@ -2,9 +2,7 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,14 @@ from browser_site import served_page
 from page_browser import browsing
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from port_cases import VECTORS
+from reports_seen import ReportsSeen, seeing_reports
 from servers import Mosquitto, free_port, need
 
 from hush_client.browser import browser_modules
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
+IN_TIME_MS = 60_000
 HOST = "hush.test"
 """A name that is not the loopback's: the page is no secure context, as over Wi-Fi without TLS."""
 PAGE = """<!doctype html><meta charset="utf-8"><title>hush</title><p id="state">loading</p>
@@ -81,32 +81,23 @@ def websocket(broker: Mosquitto) -> str:
     return f"ws://127.0.0.1:{port}/"
 
 
-@contextmanager
-def reported(broker: Mosquitto, file: Path) -> Iterator[Path]:
-    """A file with every report that the broker delivers, one in a line."""
-    command = [need("mosquitto_sub"), "-p", str(broker.port), "-q", "1", "-t", "hush/v1/reports/#", "-F", "%x"]
-    with file.open("wb") as out, subprocess.Popen(command, stdout=out) as watching:
-        time.sleep(0.5)  # until it has subscribed
-        yield file
-        watching.terminate()
-
-
 @pytest.fixture
-def reports(broker: Mosquitto, tmp_path: Path) -> Iterator[Path]:
-    with reported(broker, tmp_path / "reports") as file:
-        yield file
+def reports(broker: Mosquitto, tmp_path: Path) -> Iterator[ReportsSeen]:
+    with seeing_reports(broker, tmp_path / "reports") as seen:
+        yield seen
 
 
 def opened(context: BrowserContext, site: str, broker: Mosquitto | None = None, **options: object) -> Page:
     page = context.new_page()
+    page.set_default_timeout(IN_TIME_MS)
     page.goto(site)
-    expect(page.locator("#state")).to_have_text("ready", timeout=30_000)
+    expect(page.locator("#state")).to_have_text("ready", timeout=IN_TIME_MS)
     if broker is not None:
         page.evaluate("([url, options]) => start(url, options)", [websocket(broker), options])
     return page
 
 
-def answer(page: Page, value: object = 172, timeout: float = 20) -> dict[str, Any]:
+def answer(page: Page, value: object = 172, timeout: float = 60) -> dict[str, Any]:
     receipt: dict[str, Any] = page.evaluate(
         "([value, timeout]) => device.answer('heights', value, { timeout })", [value, timeout]
     )
@@ -118,12 +109,8 @@ def spent(page: Page) -> str:
     return total
 
 
-def distinct(file: Path) -> set[str]:
-    return set(file.read_text(encoding="ascii").split())
-
-
 def test_a_page_without_tls_answers_over_a_websocket(
-    context: BrowserContext, site: str, broker: Mosquitto, reports: Path
+    context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:
     page = opened(context, site, broker)
     assert page.evaluate("[isSecureContext, typeof crypto.subtle, typeof navigator.locks]") == [
@@ -135,7 +122,7 @@ def test_a_page_without_tls_answers_over_a_websocket(
     receipt = answer(page)
     assert (receipt["status"], receipt["spent"]) == ("sent", "1")
     assert receipt["text"].endswith(" cm")
-    assert {frame[48:80] for frame in distinct(reports)} == {receipt["report"]}
+    assert {frame[48:80] for frame in reports.distinct()} == {receipt["report"]}
 
 
 def test_the_browser_makes_the_reports_of_the_vectors(context: BrowserContext, site: str) -> None:
@@ -155,7 +142,7 @@ def test_the_browser_makes_the_reports_of_the_vectors(context: BrowserContext, s
 
 
 def test_after_a_reload_the_round_is_answered(
-    context: BrowserContext, site: str, broker: Mosquitto, reports: Path
+    context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:
     page = opened(context, site, broker)
     first = answer(page)
@@ -164,7 +151,7 @@ def test_after_a_reload_the_round_is_answered(
     receipt = answer(again, 190)
     assert (receipt["status"], receipt["report"], receipt["body"]) == ("answered", first["report"], first["body"])
     assert spent(again) == "1"
-    assert len(distinct(reports)) == 1
+    assert len(reports.distinct()) == 1
 
 
 def test_an_answer_without_a_network_is_sent_after_a_reload_with_the_same_bytes(
@@ -182,16 +169,15 @@ def test_an_answer_without_a_network_is_sent_after_a_reload_with_the_same_bytes(
     offline.close()
     broker.start()
     publish(broker, TASK)
-    with reported(broker, tmp_path / "later") as file:
+    with seeing_reports(broker, tmp_path / "later") as seen:
         later = opened(context, site, broker)
         assert later.evaluate("device.flush()") is True
         assert spent(later) == "1"
-        later.wait_for_timeout(500)
-    assert {frame[48:80] for frame in distinct(file)} == {receipt["report"]}
+        assert {frame[48:80] for frame in seen.distinct()} == {receipt["report"]}
 
 
 def test_pages_that_are_closed_halfway_are_charged_once(
-    context: BrowserContext, site: str, broker: Mosquitto, reports: Path
+    context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:
     for delay in (0, 1, 3, 6, 10, 20, 40):
         page = opened(context, site, broker)
@@ -202,11 +188,11 @@ def test_pages_that_are_closed_halfway_are_charged_once(
     receipt = answer(last)
     assert last.evaluate("device.flush()") is True
     assert spent(last) == "1"
-    assert {frame[48:80] for frame in distinct(reports)} == {receipt["report"]}
+    assert {frame[48:80] for frame in reports.distinct()} == {receipt["report"]}
 
 
 def test_two_tabs_at_once_answer_a_round_once(
-    context: BrowserContext, site: str, broker: Mosquitto, reports: Path
+    context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:
     tabs = [opened(context, site, broker) for _ in range(3)]
     for tab in tabs:
@@ -219,13 +205,14 @@ def test_two_tabs_at_once_answer_a_round_once(
             }, start - Date.now()); }""",
             start,
         )
-    tabs[0].wait_for_timeout(2500)
+    for tab in tabs:
+        tab.wait_for_function("window.receipts")
     receipts = [receipt for tab in tabs for receipt in tab.evaluate("window.receipts")]
     assert [one["status"] for one in receipts].count("sent") == 1
     assert [one["status"] for one in receipts].count("answered") == 8
     assert len({one["report"] for one in receipts}) == 1
     assert spent(tabs[0]) == "1"
-    assert len(distinct(reports)) == 1
+    assert len(reports.distinct()) == 1
 
 
 def test_a_browser_that_blocks_the_storage_says_so_before_anything_is_asked(
@@ -246,7 +233,7 @@ def test_a_browser_that_blocks_the_storage_says_so_before_anything_is_asked(
 
 
 def test_a_storage_that_is_full_stops_the_answer_and_nothing_is_sent(
-    context: BrowserContext, site: str, broker: Mosquitto, reports: Path
+    context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:
     page = opened(context, site, broker)
     page.evaluate("async () => { await device.task('heights'); }")
@@ -260,15 +247,17 @@ def test_a_storage_that_is_full_stops_the_answer_and_nothing_is_sent(
         assert told == "storage"
     page.evaluate("() => { IDBObjectStore.prototype.put = put; }")
     assert page.evaluate("async () => (await device.ledger()).total") == "0"
-    assert distinct(reports) == set()
+    assert reports.distinct() == set()
     assert answer(page)["status"] == "sent"
 
 
-def test_a_private_window_has_its_own_state(browser: Browser, site: str, broker: Mosquitto, reports: Path) -> None:
+def test_a_private_window_has_its_own_state(
+    browser: Browser, site: str, broker: Mosquitto, reports: ReportsSeen
+) -> None:
     ids = set()
     for _ in range(2):
         window = browser.new_context()
         ids.add(answer(opened(window, site, broker))["report"])
         window.close()
     assert len(ids) == 2
-    assert len(distinct(reports)) == 2
+    assert len(reports.distinct()) == 2

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -43,14 +44,16 @@ MIRRORED = (
 """A sign error in one port: a table sees every value mirrored."""
 
 
-@pytest.fixture
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    """An open broker, for browsers too."""
-    listeners = {free_port(): "protocol websockets\nallow_anonymous true"}
-    server = Mosquitto(tmp_path_factory.mktemp("mosquitto"), listeners=listeners)
+@contextmanager
+def open_broker(directory: Path) -> Iterator[Mosquitto]:
+    """A broker for everybody, for browsers too."""
+    directory.mkdir(parents=True)
+    server = Mosquitto(directory, listeners={free_port(): "protocol websockets\nallow_anonymous true"})
     server.start()
-    yield server
-    server.stop()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def toml(rounds: int, seconds: int) -> str:
@@ -59,13 +62,16 @@ def toml(rounds: int, seconds: int) -> str:
 
 
 def answered(fleet: Fleet, text: str) -> tuple[Task, Observed]:
-    """Let a fleet answer all rounds of a task, counted by a real aggregator; all of it must be counted once."""
+    """Let a fleet answer all rounds of a task, counted by a real aggregator."""
     compiled_device(fleet.directory, C_PORT / "hush_line.c", sanitized=False)
     with serving(fleet.broker.url, fleet.directory, text), fleet.observed() as path:
         task = read_task(fleet.directory / "task.toml")
-        seen = answer_rounds(fleet, path, task, str(task.epsilon))
-    check(fleet, task, seen)
-    return task, seen
+        return task, answer_rounds(fleet, path, task, str(task.epsilon))
+
+
+def is_complete(fleet: Fleet, task: Task, seen: Observed) -> bool:
+    """Whether every device has answered every round."""
+    return all(seen.round(number) == set(fleet.senders) for number in range(task.rounds))
 
 
 def check(fleet: Fleet, task: Task, seen: Observed) -> None:
@@ -73,8 +79,7 @@ def check(fleet: Fleet, task: Task, seen: Observed) -> None:
 
     The budget of each device is what all rounds cost together: one that is charged twice for a round misses the last.
     """
-    for number in range(task.rounds):
-        assert seen.round(number) == set(fleet.senders), f"round {number}"
+    assert is_complete(fleet, task, seen), [set(fleet.senders) - seen.round(number) for number in range(task.rounds)]
     assert {len(set(payloads)) for payloads in seen.frames.values()} == {1}, "the same bytes, however often"
     made = seen.ids()
     assert len(made) == task.rounds * len(fleet.senders)
@@ -90,22 +95,28 @@ def p_of(task: Task, bodies: list[tuple[int, ...]]) -> float:
 
 
 @pytest.mark.outside
-@pytest.mark.timeout(180)
-def test_a_mixed_fleet_is_charged_once_a_round_and_counted_once(broker: Mosquitto, tmp_path: Path) -> None:
-    task, seen = answered(Fleet(broker, tmp_path, 2, VALUE), toml(rounds=2, seconds=20))
+def test_a_mixed_fleet_is_charged_once_a_round_and_counted_once(tmp_path: Path) -> None:
+    for seconds in (20, 80):  # on a machine with other work a round may be over before all have started: once more then
+        directory = tmp_path / str(seconds)
+        with open_broker(directory / "broker") as broker:
+            fleet = Fleet(broker, directory, 2, VALUE)
+            task, seen = answered(fleet, toml(rounds=2, seconds=seconds))
+            if is_complete(fleet, task, seen) or seconds > 20:
+                check(fleet, task, seen)
+                break
     assert p_of(task, [body for language in LANGUAGES for body in seen.bodies(language)]) > FALSE_ALARM
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_a_mixed_fleet_answers_ten_rounds_and_a_sign_error_in_one_port_is_found(
-    broker: Mosquitto, tmp_path: Path
-) -> None:
+def test_a_mixed_fleet_answers_ten_rounds_and_a_sign_error_in_one_port_is_found(tmp_path: Path) -> None:
     """Twenty devices of each language, and twenty in C with a sign error; the pool of a fleet has one of the two."""
     wrong = planted(tmp_path / "wrong", *MIRRORED)
     compiled_device(wrong, wrong / "ports" / "c" / "hush_line.c", port=wrong / "ports" / "c", sanitized=False)
-    fleet = Fleet(broker, tmp_path, 20, VALUE, (*LANGUAGES, "c.mirrored"), {"c.mirrored": wrong})
-    task, seen = answered(fleet, toml(rounds=10, seconds=ROUND_S))
+    with open_broker(tmp_path / "broker") as broker:
+        fleet = Fleet(broker, tmp_path, 20, VALUE, (*LANGUAGES, "c.mirrored"), {"c.mirrored": wrong})
+        task, seen = answered(fleet, toml(rounds=10, seconds=ROUND_S))
+        check(fleet, task, seen)
     bodies = {group: seen.bodies(group) for group in fleet.languages}
     found = {group: p_of(task, drawn) for group, drawn in bodies.items()}
     others = [body for group in LANGUAGES if group != "c" for body in bodies[group]]

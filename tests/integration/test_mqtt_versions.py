@@ -218,7 +218,7 @@ async def test_a_task_is_read_whatever_properties_somebody_gave_it(properties: b
 
     async with ScriptedBroker((Packet.SUBSCRIBE, decorated)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
-            assert (await client.task("heights", timeout=10)).payload == HEIGHTS
+            assert (await client.task("heights", timeout=60)).payload == HEIGHTS
         assert broker.versions == [FIVE]
 
 
@@ -233,5 +233,5 @@ async def test_a_message_whose_properties_do_not_end_is_cut_if_it_is_long_and_ha
 
     async with ScriptedBroker((Packet.SUBSCRIBE, broken), (Packet.SUBSCRIBE, endless)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
-            assert (await client.report("heights", 172.0, timeout=10)).status == "sent"
+            assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
         assert broker.connections == 2

@@ -23,7 +23,7 @@ from hush_common.task import make_task
 
 PAGES = ["/", *(f"/tasks/{task.id}" for task in page_tasks.TASKS)]
 FIGURES = "all => all.map(one => [one.dataset.figure, one.getAttribute('value'), one.textContent])"
-IN_TIME_MS = 30_000
+IN_TIME_MS = 60_000
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 

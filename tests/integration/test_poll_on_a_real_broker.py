@@ -17,7 +17,7 @@ from page_browser import browsing
 from playwright.sync_api import Page, expect
 from servers import need
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
 PHONES = ("phone-1", "phone-2", "phone-3")
 ASK = ("Tea?", "--yes-no", "--bind", HOST, "--port", "0", "--json")

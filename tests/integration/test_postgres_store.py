@@ -8,12 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import psycopg
 import pytest
 from servers import Postgres
 from stores import StorePlace, in_postgres
+from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator.doctor.check_result import CheckResult, Verdict
 from hush_aggregator.doctor.store import check_store
@@ -113,10 +115,7 @@ def test_a_mark_waits_for_what_is_being_counted_and_what_follows_sees_it(postgre
             slow.execute("LOCK TABLE closed IN SHARE MODE")
             closing = threading.Thread(target=command.close_task, args=("task-0",))
             closing.start()
-            deadline = time.monotonic() + 60
-            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'closed'::regclass"
-            while slow.execute(waiting).fetchone() != (1,) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(partial(_somebody_waits, slow))
             assert not other.is_closed(HEIGHTS.digest)
         closing.join(60)
         outcome = other.commit([batch(ids)], {})
@@ -136,16 +135,22 @@ def test_a_worker_that_stops_within_a_transaction_holds_up_the_others_for_some_s
             run.execute("LOCK TABLE closed IN SHARE MODE")
             closing = threading.Thread(target=command.close_task, args=("task-0",), daemon=True)
             closing.start()
-            time.sleep(0.3)
+            wait_until(partial(_somebody_waits, run))
             began = time.monotonic()
             counting = threading.Thread(target=other.commit, args=([batch(ids, 1)], {}), daemon=True)
             counting.start()
-            counting.join(6)  # the lease of the holder lasts as long
+            counting.join(PATIENCE_S)
             assert not counting.is_alive()
             assert time.monotonic() - began > 0.5, "it waited for nothing"
         closing.join(60)
         assert stopped.is_closed(HEIGHTS.digest)  # over a new connection
         assert stopped.commit([batch(ids, 1)], {}).refused == {Refusal.DUPLICATE: 20}
+
+
+def _somebody_waits(run: psycopg.Connection) -> bool:
+    """Whether another connection waits for the lock that this one has."""
+    query = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'closed'::regclass"
+    return run.execute(query).fetchone() == (1,)
 
 
 def test_series_beyond_the_partitions_count_as_well_and_can_be_forgotten(

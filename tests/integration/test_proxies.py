@@ -62,7 +62,8 @@ class Proxy:
     def client(self) -> Iterator[httpx.Client]:
         """A client that finds the name of the proxy on the loopback."""
         headers = {"Host": f"{NAME}:{self.port}"}
-        with httpx.Client(base_url=f"https://127.0.0.1:{self.port}", headers=headers, verify=self.trust) as client:
+        address = f"https://127.0.0.1:{self.port}"
+        with httpx.Client(base_url=address, headers=headers, verify=self.trust, timeout=60) as client:
             yield client
 
     def get(self, path: str, **headers: str) -> httpx.Response:
@@ -108,7 +109,7 @@ def in_front(write: Write, directory: Path, service: int) -> Iterator[Proxy]:
         yield found
     finally:
         started.terminate()
-        started.wait(20)
+        started.wait(60)
 
 
 @pytest.fixture(params=[nginx, caddy], ids=["nginx", "caddy"])
@@ -173,7 +174,7 @@ def test_an_event_passes_while_the_stream_is_open(proxy: Proxy) -> None:
         client.stream("GET", f"{PREFIX}/v1/events", extensions=TO_NAME) as stream,
     ):
         assert stream.headers["content-type"].startswith("text/event-stream")
-        assert any(line.startswith("event: state") for line in stream.iter_lines())  # read with httpx's 5 s
+        assert any(line.startswith("event: state") for line in stream.iter_lines())
 
 
 class Asked(BaseHTTPRequestHandler):

@@ -33,11 +33,11 @@ async def gateway(bare: Mosquitto, directory: Path) -> AsyncIterator[Gateway]:
 
 
 async def answer(there: Gateway, devices: range) -> None:
-    receipts = await there.report_many("heights", {f"d{n}": 0.5 for n in devices}, timeout=20)
+    receipts = await there.report_many("heights", {f"d{n}": 0.5 for n in devices}, timeout=120)
     assert {receipt.status for receipt in receipts.values()} == {"sent"}
 
 
-async def count(serve: Serve, reports: int, within_s: float = 75) -> None:
+async def count(serve: Serve, reports: int, within_s: float = 150) -> None:
     async with asyncio.timeout(within_s):
         while serve.counted()[0] < reports:  # noqa: ASYNC110 - another process's file has no event
             await asyncio.sleep(0.05)

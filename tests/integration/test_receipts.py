@@ -57,10 +57,10 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
     store, state = tmp_path / "store.sqlite3", tmp_path / "state"
     async with aggregating(ruled, store, tasks=TASKS):
         async with Client(ruled.url, device="d", state=state, spread=0) as client:
-            refused = await client.report("heights", 172.0, timeout=20)
-            other = await client.report("weights", 172.0, timeout=20)
-            assert not await client.flush(timeout=20)
-            repeated = await client.report("heights", 172.0, timeout=20)
+            refused = await client.report("heights", 172.0, timeout=60)
+            other = await client.report("weights", 172.0, timeout=60)
+            assert not await client.flush(timeout=60)
+            repeated = await client.report("heights", 172.0, timeout=60)
             assert (repeated.status, repeated.reason) == ("already_answered", Undelivered.FORBIDDEN)
             spent = (await client.ledger()).spent
         assert (refused.status, refused.reason, refused.can_refuse) == ("undelivered", Undelivered.FORBIDDEN, True)
@@ -75,8 +75,8 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
         assert ruled.process is not None
         ruled.process.send_signal(signal.SIGHUP)
         async with Client(ruled.url, device="d", state=state, spread=0) as client:
-            again = await client.report("heights", 100.0, timeout=20)
-            assert await client.flush(timeout=20)
+            again = await client.report("heights", 100.0, timeout=60)
+            assert await client.flush(timeout=60)
         assert (again.status, again.report_id) == ("already_answered", refused.report_id)
         assert not again.waiting
         assert waiting(state) == []
@@ -91,9 +91,9 @@ async def test_what_nobody_has_ever_subscribed_to_waits_until_somebody_does_and_
     monkeypatch.setattr("hush_client.sending.schedule._FIRST_PAUSE", 0.2)
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
-        receipt = await client.report("heights", 172.0, timeout=20)
+        receipt = await client.report("heights", 172.0, timeout=60)
         assert (receipt.status, receipt.reason) == ("undelivered", Undelivered.NO_SUBSCRIBER)
-        assert not await client.flush(timeout=20)
+        assert not await client.flush(timeout=60)
         await asyncio.to_thread(subscribe, mosquitto)
         async with asyncio.timeout(60):
             while not await client.flush():  # noqa: ASYNC110 - it has no event
@@ -108,7 +108,7 @@ def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     subscribe(mosquitto)
     with SyncClient(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
-        receipt = client.report("heights", 172.0, timeout=20)
+        receipt = client.report("heights", 172.0, timeout=60)
     assert (receipt.status, receipt.can_refuse) == ("sent", True)
 
 
@@ -118,7 +118,7 @@ async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_mo
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     shell("mosquitto_sub", mosquitto.port, "-i", "monitor", "-c", "-q", "1", "-E", "-t", "#")
     async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
-        receipt = await client.report("heights", 172.0, timeout=20)
+        receipt = await client.report("heights", 172.0, timeout=60)
     assert receipt.status == "sent"
     assert receipt.caveat == (
         "a client has subscribed to such reports; the broker does not say whether it is the aggregator"
@@ -129,7 +129,7 @@ async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -
     async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, url.port) as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         async with Client(url, device="d", state=tmp_path / "state", spread=0) as client:
-            receipt = await client.report("heights", 172.0, timeout=20)
+            receipt = await client.report("heights", 172.0, timeout=60)
     assert (receipt.status, receipt.can_refuse) == ("sent", False)
     assert receipt.caveat.startswith("over MQTT 3.1.1 a broker also acknowledges what its rules forbid")
 
@@ -154,8 +154,8 @@ async def test_each_reason_has_its_word_and_its_line_and_a_frame_of_many_one_for
     broker = FakeTransport()
     broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        receipts = await gateway.report_many("heights", {"a": 172.0, "b": None}, timeout=20)
-        assert not await gateway.flush(timeout=20)
+        receipts = await gateway.report_many("heights", {"a": 172.0, "b": None}, timeout=60)
+        assert not await gateway.flush(timeout=60)
     assert {(receipt.status, receipt.reason) for receipt in receipts.values()} == {("undelivered", reason)}
     assert all(receipt.meaning and not receipt.caveat for receipt in receipts.values())
     assert len(waiting(tmp_path)) == 1
@@ -166,5 +166,5 @@ async def test_any_other_reason_below_128_is_a_success(code: int, tmp_path: Path
     broker = FakeTransport()
     broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        assert (await gateway.report("a", "heights", 172.0, timeout=20)).status == "sent"
-        assert await gateway.flush(timeout=20)
+        assert (await gateway.report("a", "heights", 172.0, timeout=60)).status == "sent"
+        assert await gateway.flush(timeout=60)

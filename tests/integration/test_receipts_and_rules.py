@@ -46,11 +46,11 @@ async def test_a_report_under_another_s_name_or_to_a_forbidden_task_is_told_char
         async with Client(
             "mqtts://" + HOST, device=sender, state=tmp_path / "state", spread=0, transport=link
         ) as client:
-            forbidden = await client.report(task, 172.0, timeout=20)
-            assert not await client.flush(timeout=20)
+            forbidden = await client.report(task, 172.0, timeout=60)
+            assert not await client.flush(timeout=60)
             assert (await client.ledger()).spent == Fraction(1), "the charge stands"
         async with Client(url, device="kitchen", state=tmp_path / "own", spread=0) as client:
-            own = await client.report("heights", 172.0, timeout=20)
+            own = await client.report("heights", 172.0, timeout=60)
         assert (forbidden.status, forbidden.reason, forbidden.can_refuse) == (
             "undelivered",
             Undelivered.FORBIDDEN,

@@ -67,12 +67,14 @@ class Drill:
         async with AsyncExitStack() as stack:
             await self._broker_known()
             there = [await stack.enter_async_context(self._gateway(number)) for number in range(GATEWAYS)]
-            first, second = (range(PORTIONS // 2), range(PORTIONS // 2, PORTIONS))
+            half = PORTIONS // 2
+            first, rest, second = range(half - 1), range(half - 1, half), range(half, PORTIONS)
             answering = asyncio.gather(*(self._answer(gateway, first, pause=0.25) for gateway in there))
             await self._counted(self.reports // 4)
             await hush("store", "backup", str(self.backup), "--store", str(self.serve.store))
             self.backed_up = rows_of(self.backup)
             await answering
+            await asyncio.gather(*(self._answer(gateway, rest) for gateway in there))  # not in the backup
             await self._counted(self.reports // 2)
             await self._estimated(self.reports // 2)
             self.serve.end(signal.SIGKILL)

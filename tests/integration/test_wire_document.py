@@ -82,7 +82,6 @@ def body_of(frame: bytes) -> int:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(90)
 def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
     (recipe,) = blocks("sh")
     for program in ("mosquitto_pub", "mosquitto_sub"):
@@ -109,7 +108,6 @@ def recipe(language: str, directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("language", ["micropython", "cpython"])
-@pytest.mark.timeout(90)
 def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
     mosquitto: Mosquitto, tmp_path: Path, language: str
 ) -> None:

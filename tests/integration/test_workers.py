@@ -19,7 +19,7 @@ import pytest
 from hardened import HOST, Hardened
 from hardened import hush as run_hush
 from paho.mqtt.enums import CallbackAPIVersion
-from servers import Mosquitto, Postgres, free_port
+from servers import Mosquitto, Postgres
 from stores import StorePlace, in_postgres
 from waiting import wait_until
 
@@ -182,12 +182,11 @@ def test_what_comes_while_a_worker_is_stopped_in_order_is_counted_by_the_other(
 
 @pytest.mark.long
 def test_workers_have_the_rights_that_the_configuration_gives_them(postgres: StorePlace, tmp_path: Path) -> None:
-    home, port = tmp_path / "broker", free_port()
-    options = ("--host", HOST, "--listen", HOST, "--port", str(port), "--run-as", getpass.getuser(), "--workers", "2")
-    made = run_hush("broker", "config", str(home), *options)
+    broker = Hardened(home := tmp_path / "broker", {})
+    options = ("--host", HOST, "--listen", HOST, "--port", str(broker.port), "--websockets", str(broker.websockets))
+    made = run_hush("broker", "config", str(home), *options, "--run-as", getpass.getuser(), "--workers", "2")
     assert made.returncode == 0, made.stderr
     assert "--group NAME --worker 1" in made.stdout
-    broker = Hardened(home, {}, port)
     assert run_hush("broker", "add", "kitchen", "--config", str(home)).returncode == 0
     broker.start()
     with ExitStack() as inside:

@@ -266,7 +266,6 @@ def conform(program: Path, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
 def test_a_c_device_conforms_in_what_it_answers_and_sends_again(tmp_path: Path) -> None:
     program = compiled_device(tmp_path, LINES, sanitized=False)
     found = conform(program, "--check", "answers", "--check", "resend", "--check", "rounds", "--require", "rounds")

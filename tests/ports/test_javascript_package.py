@@ -21,7 +21,6 @@ MOST_COMPRESSED = 36_000
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("file", sorted(TESTS.glob("*.test.mjs")), ids=lambda file: str(file.name))
 def test_the_package_passes_its_own_tests(file: Path) -> None:
     run = subprocess.run(
@@ -86,7 +85,6 @@ export async function use(): Promise<void> {
 
 
 @pytest.mark.outside
-@pytest.mark.timeout(180)
 def test_typescript_accepts_the_types_and_finds_mistakes(tmp_path: Path) -> None:
     compiler = Path(__file__).parents[2] / "out" / "typescript" / "node_modules" / ".bin" / "tsc"
     if not compiler.exists():
