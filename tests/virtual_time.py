@@ -31,6 +31,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.passed
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass while nobody can go on, as where the machine sleeps."""
+        self._virtual.passed += seconds
+
     def run_in_executor(
         self,
         executor: object,  # noqa: ARG002 - there is none

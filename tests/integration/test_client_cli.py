@@ -60,7 +60,7 @@ def hush(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: AR
             tmp_path,
             typed=typed if isinstance(typed, bytes) else typed.encode(),
             environment=environment(mosquitto, tmp_path),
-            patience=60,
+            patience=240,
         )
         assert shown.trouble == ""
         assert shown.code is not None
@@ -308,6 +308,8 @@ def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -
 )
 def test_a_mistake_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], code: int, words: str) -> None:
     done = hush("report", *arguments)
+    while "no connection yet" in done.stderr:  # a busy machine may not have one within a second
+        done = hush("report", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert_one_line(done.stderr, "hush: ", words)
 

@@ -13,6 +13,7 @@ from fake_transport import HEIGHTS, make_heights
 from leftovers import collect_leftovers
 from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up, nonsense, reply_and_hang_up, twice
 from servers import Mosquitto
+from waiting import PATIENCE_S
 
 from hush_client import Client, Gateway, MqttTransport, Reason
 from hush_common.broker_url import BrokerUrl
@@ -89,9 +90,8 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
     async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
-        assert len(broker.published) == 3
         assert len(set(broker.published)) == 1
-        assert broker.connections == 3
+        assert len(broker.published) == broker.connections >= 3, "more if the third answer did not come in time"
 
 
 @pytest.mark.parametrize(
@@ -138,16 +138,25 @@ async def test_a_refused_login_is_told_with_its_reason(code: int, words: str, ol
 async def test_a_wrong_password_is_told_without_the_password(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
     url = guarded_mosquitto.url.replace("//", "//alice:wr0ng@")
     async with Client(url, device="d", state=tmp_path, spread=0) as client:
-        with pytest.raises(BrokerError, match="refuses the login") as caught:
-            await client.report("heights", 172.0, timeout=0.5)
-    assert "wr0ng" not in str(caught.value)
+        told = await refusal(client, "refuses the login")
+    assert "wr0ng" not in told
 
 
 async def test_the_right_password_opens_the_door(guarded_mosquitto: Mosquitto, tmp_path: Path) -> None:
     url = guarded_mosquitto.url.replace("//", "//alice:right@")
     async with Client(url, device="d", state=tmp_path, spread=0) as client:
-        with pytest.raises(BrokerError, match="no task 'heights'"):
-            await client.report("heights", 172.0, timeout=0.5)
+        await refusal(client, "no task 'heights'")
+
+
+async def refusal(client: Client, words: str) -> str:
+    """Try until the error has these words: before there is a connection, it says that there is none."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with pytest.raises(BrokerError) as caught:
+                await client.report("heights", 172.0, timeout=0.5)
+            if words in str(caught.value):
+                return str(caught.value)
+            assert "no connection yet" in str(caught.value)
 
 
 def test_a_broker_is_called_by_its_address_without_the_password() -> None:

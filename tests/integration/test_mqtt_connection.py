@@ -48,7 +48,7 @@ async def test_what_was_not_acknowledged_comes_again_to_a_persistent_session_and
             assert delivery.payload == b"1"
         async with connect(url, options) as connection:
             waiting = asyncio.create_task(connection.deliveries(10))
-            await asyncio.wait((waiting,), timeout=10 if persistent else 0.3)
+            await asyncio.wait((waiting,), timeout=60 if persistent else 0.3)
             assert waiting.done() == persistent
             if persistent:
                 (delivery,) = waiting.result()
@@ -76,9 +76,9 @@ async def test_an_acknowledgement_that_does_not_come_is_told_with_its_topic() ->
 
     async with (
         ScriptedBroker((Packet.PUBLISH, keep_silent)).running() as broker,
-        connect(BrokerUrl.parse(broker.url), replace(OPTIONS, patience=0.1)) as connection,
+        connect(BrokerUrl.parse(broker.url), replace(OPTIONS, patience=1.0)) as connection,
     ):
-        with pytest.raises(BrokerError, match=r"no acknowledgement within 0\.1 s of a message to a/b"):
+        with pytest.raises(BrokerError, match=r"no acknowledgement within 1 s of a message to a/b"):
             await connection.publish("a/b", b"1")
         assert await connection.publish("a/b", b"2") == Acknowledgement(0), "the connection lives on"
 

@@ -55,7 +55,7 @@ async def test_where_mqtt_5_is_not_spoken_3_1_1_is_and_a_refusal_is_remembered(
     refusal: Action, remembered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if refusal is keep_silent:
-        monkeypatch.setattr("hush_common.mqtt.connection._CONNECT_SECONDS", 0.2)
+        monkeypatch.setattr("hush_common.mqtt.connection._CONNECT_SECONDS", 1.0)
     async with ScriptedBroker(old=refusal).running() as broker:
         transport = MqttTransport(broker.url, "d")
         for _ in range(2):

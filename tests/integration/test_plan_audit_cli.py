@@ -35,7 +35,7 @@ def listed(value):
 def hush(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     wide = {**os.environ, "COLUMNS": "200"}
     command = [*HUSH, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env=wide)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=cwd, env=wide)
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout, without_progress(ended.stderr))
 
 
@@ -277,7 +277,7 @@ def test_a_mistake_in_auditing_is_one_line(
 ) -> None:
     monkeypatch.syspath_prepend(own)
     monkeypatch.delitem(sys.modules, "mine", raising=False)  # of an earlier test
-    ended = run(("audit", *arguments), own, environment={"COLUMNS": "200"}, patience=60)
+    ended = run(("audit", *arguments), own, environment={"COLUMNS": "200"}, patience=240)
     told = without_progress(ended.err)
     assert (ended.code, ended.out) == (code, "")
     assert words in told

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from page_browser import CHROMIUM, CHROMIUM_ARGUMENTS
 from playwright.async_api import Browser, BrowserContext, Page, WebSocketRoute, async_playwright, expect
+from playwright.async_api import Error as PlaywrightError
 from servers import missing
 
 from hush_aggregator.store.reading import SqliteReader
@@ -159,7 +160,10 @@ async def answers_offline(phone: Phone, number: int) -> None:
 
 async def reloads_halfway(phone: Phone, number: int) -> None:
     await phone.fill(str(number % 15))
-    await phone.page.evaluate("document.querySelector('form.answer').requestSubmit(); location.reload()")
+    reload = "window.isOld = true; document.querySelector('form.answer').requestSubmit(); location.reload()"
+    with suppress(PlaywrightError):  # the page may be gone before it says that it has done so
+        await phone.page.evaluate(reload)
+    await phone.page.wait_for_function("!window.isOld")
     await expect(phone.page.locator("form.answer:visible, .receipt .said").first).to_be_visible()
     if await phone.page.locator("form.answer").is_visible():  # the page was gone before the answer was stored
         await phone.answer(str(number % 15))

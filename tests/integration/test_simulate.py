@@ -3,13 +3,13 @@
 import asyncio
 import json
 import subprocess
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 from servers import Mosquitto, need
+from virtual_time import VirtualLoop
 
 from hush_common.errors import BrokerError
 from hush_simulations.brokers.memory import MemoryBroker
@@ -204,8 +204,8 @@ async def test_a_broker_that_comes_back_loses_nothing(mosquitto: Mosquitto) -> N
     assert set(done.result.refused) <= {"duplicate"}
 
 
+@pytest.mark.virtual_time
 async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_STALL_SECONDS", 1.5)
     deliver, reports = MemoryBroker.deliver, 0
 
     def careless(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -219,8 +219,8 @@ async def test_reports_that_never_arrive_are_counted_as_lost(monkeypatch: pytest
     assert (outcome.lost, outcome.rounds[0].result.n) == (30, 30)
 
 
+@pytest.mark.virtual_time
 async def test_devices_that_wait_for_ever_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_STALL_SECONDS", 0.5)
     deliver = MemoryBroker.deliver
 
     def without_tasks(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -232,16 +232,18 @@ async def test_devices_that_wait_for_ever_end_the_run(monkeypatch: pytest.Monkey
         await run(plan(engine="memory"))
 
 
+@pytest.mark.virtual_time
 async def test_a_machine_that_sleeps_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the pause, what came meanwhile and the end of all patience are seen at once."""
-    monkeypatch.setattr(live, "_STALL_SECONDS", 1.0)
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
     deliver, asleep = MemoryBroker.deliver, False
 
     def sleepy(broker: MemoryBroker, topic: str, payload: bytes, *, retain: bool = False) -> None:
         nonlocal asleep
         if "/reports/" in topic and not asleep:
             asleep = True
-            time.sleep(1.5)
+            loop.sleep(2 * live._STALL_SECONDS)
         deliver(broker, topic, payload, retain=retain)
 
     monkeypatch.setattr(MemoryBroker, "deliver", sleepy)

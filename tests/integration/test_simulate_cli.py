@@ -24,14 +24,18 @@ HUSH = (sys.executable, "-m", "hush")
 TELLING = "from hush_simulations.display import progress; progress.EVERY_S = 0; from hush.cli import main; main()"
 
 
+# The same with an estimate on the screen at each look, however long the one before took.
+LOOKING = "from hush_simulations.engines import live; live._LOOK_SHARE = 1e9; from hush.cli import main; main()"
+
+
 def hush_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=240, check=False)
     return subprocess.CompletedProcess(ended.args, ended.returncode, ended.stdout, without_progress(ended.stderr))
 
 
 def hush(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """The same in this process, which has imported everything already."""
-    shown = run(arguments, cwd, patience=60)
+    shown = run(arguments, cwd, patience=240)
     assert shown.trouble == ""
     assert shown.code is not None
     return subprocess.CompletedProcess(arguments, shown.code, shown.out, without_progress(shown.err))
@@ -79,7 +83,7 @@ def test_each_part_has_its_truth_its_verdict_and_its_error(name: str, kind: str,
 
 @pytest.mark.long
 def test_on_a_terminal_the_confidence_sequence_is_seen() -> None:
-    command = [*HUSH, "simulate", "--clients", "3000", "--seed", "1"]
+    command = [sys.executable, "-c", LOOKING, "simulate", "--clients", "3000", "--seed", "1"]
     terminal, inner = pty.openpty()
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=inner, env={**os.environ, "TERM": "xterm"}

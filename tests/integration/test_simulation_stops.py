@@ -72,7 +72,7 @@ main()
 
 def stopped(phase: str, out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", SCRIPT, phase, "simulate", *options, "--engine", "bulk", "--out", str(out)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert "Traceback" not in ended.stderr, ended.stderr
     return ended
 
@@ -129,14 +129,14 @@ def limited(size: int) -> Callable[[], None]:
 @pytest.mark.long
 def test_a_disk_that_fills_is_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hush", "simulate", "survey", "--engine", "bulk", "--out", str(tmp_path)]
-    assert subprocess.run([*command, "--seed", "1"], capture_output=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run([*command, "--seed", "1"], capture_output=True, timeout=240, check=False).returncode == 0
     before = {name: (tmp_path / name).read_bytes() for name in kept(tmp_path)}
     limit = limited(20_000)  # result.json fits, and the picture does not
     ended = subprocess.run(
         [*command, "--seed", "2"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         preexec_fn=limit,
     )

@@ -246,7 +246,7 @@ def test_what_serve_counts_is_seen_as_json_until_the_task_is_closed(
 
 def put_when_there(mosquitto: Mosquitto) -> None:
     """Wait until the aggregator has published the task."""
-    shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1", "-W", "15")
+    shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1", "-W", "60")
 
 
 def test_where_nobody_listens_it_ends_in_one_line() -> None:

@@ -57,7 +57,7 @@ def test_metrics_and_log_of_a_service(guarded_mosquitto: Mosquitto, tmp_path: Pa
     environment = {**os.environ, "HUSH_HTTP_TOKEN": TOKEN, "HUSH_BROKER": broker}
     with log.open("wb") as stderr, subprocess.Popen(command, stderr=stderr, env=environment) as service:
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
                 metrics(client, "hush_broker_connected 1.0")
                 for number in range(3):
                     publish(guarded_mosquitto, tmp_path, f"made-up-{number}", 1)

@@ -34,6 +34,8 @@ kind = "bit"
 """
 SMOKE = make_task({"id": "smoke", "epsilon": "4", "domain": {"kind": "bit"}})
 KEY = b"k" * 32
+PATIENT = "from hush_aggregator import notify; notify._PATIENCE_S = 600.0; from hush.cli import main; main()"
+"""`hush`, which waits longer for a receiver than any test does."""
 
 
 @dataclass
@@ -103,7 +105,7 @@ def secret(directory: Path) -> Path:
 @contextmanager
 def serving(mosquitto: Mosquitto, receiver: Receiver, directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
     (directory / "task.toml").write_text(TASK, encoding="utf-8")
-    command = [sys.executable, "-m", "hush", "serve", "--broker", mosquitto.url, "--store", str(directory / "store")]
+    command = [sys.executable, "-c", PATIENT, "serve", "--broker", mosquitto.url, "--store", str(directory / "store")]
     command += ["--task", str(directory / "task.toml"), "--notify", receiver.url, "--notify-precision", "smoke=30%"]
     command += ["--notify-secret-file", str(secret(directory))]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
@@ -148,7 +150,7 @@ def test_a_precise_estimate_is_reported_once_and_signed_and_not_after_a_kill(
     headers, body = receiver.received[0]
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     assert headers["webhook-signature"] == "v1," + base64.b64encode(hmac.digest(KEY, signed, "sha256")).decode()
-    assert abs(time.time() - int(headers["webhook-timestamp"])) < 60
+    assert abs(time.time() - int(headers["webhook-timestamp"])) < 600
     event = json.loads(body)
     low, high = event["data"]["interval"]
     assert (high - low) / 2 <= 0.3
@@ -176,7 +178,7 @@ def test_a_receiver_that_never_answers_delays_neither_the_estimates_nor_the_end(
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-        assert time.monotonic() - began < 12  # a post that has no answer is given up after 15
+        assert time.monotonic() - began < 60  # a post that has no answer is given up after 600, here
 
 
 async def test_the_certificate_of_a_receiver_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
