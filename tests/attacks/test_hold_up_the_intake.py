@@ -45,6 +45,7 @@ def test_such_a_report_is_malformed() -> None:
     assert decode(text.encode()) is Refusal.MALFORMED
 
 
+@pytest.mark.virtual_time
 async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

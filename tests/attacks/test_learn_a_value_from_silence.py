@@ -23,6 +23,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from servers import Mosquitto
+from waiting import PATIENCE_S, until
 
 from hush_client import Client, Policy
 from hush_client.privacy.answer import Answer, Question, answer
@@ -175,7 +176,7 @@ async def bisect(mosquitto: Mosquitto, victim: Victim, knows: Knowledge) -> tupl
             payload = forged(name, low, middle, victim.outside)
             await attacker.publish(payload)
             with suppress(TaskError, StateError):
-                await client.report(name, victim.value, timeout=10)
+                await client.report(name, victim.value, timeout=PATIENCE_S)
             low, high = (low, middle) if await attacker.hear(as_it_would_be(payload)) else (middle, high)
         return attacker, (await client.ledger()).spent
 
@@ -186,19 +187,21 @@ async def scan(
     """Replace the task of one id again and again, and see under which bounds it is answered.
 
     Args:
-        asked: how often the device has come to an answer or a refusal of one; None where time must do.
+        asked: how often the device has come to an answer or a refusal of one; None where it answers the first or none.
     """
     async with attacking(mosquitto, victim.name, knows) as attacker, victim.client(mosquitto) as client:
         client.answer(victim.name, lambda: victim.value, source_timeout=0.05)
         for number in range(TASKS):
             payload = forged(victim.name, UPPER - 6 * (number + 1), UPPER - 6 * number, victim.outside)
             await attacker.publish(payload)
-            if asked is None or any(attacker.answers):
-                await asyncio.sleep(0.1 if number else 1)  # the first one is given the time to be answered
-            else:
-                async with asyncio.timeout(60):
-                    while asked() <= number:  # noqa: ASYNC110 - it has no event
+            if asked is not None and not any(attacker.answers):
+                await until(lambda: asked() > number)  # noqa: B023 - is awaited here
+            elif not number and knows is not never:
+                async with asyncio.timeout(PATIENCE_S):
+                    while not (await client.ledger()).spent:  # noqa: ASYNC110 - it has no event
                         await asyncio.sleep(0.01)
+            else:
+                await asyncio.sleep(0.1)
             await client.flush()
             await attacker.hear(as_it_would_be(payload))
         return attacker, (await client.ledger()).spent
@@ -286,7 +289,7 @@ async def hush(mosquitto: Mosquitto, victim: Victim, *arguments: str) -> subproc
         text=True,
         check=False,
         env=os.environ | {"HUSH_BROKER": mosquitto.url},
-        timeout=60,
+        timeout=240,
     )
 
 

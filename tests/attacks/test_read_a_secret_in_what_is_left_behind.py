@@ -14,6 +14,7 @@ import pytest
 from commands import Shown
 from inputs import CLOSED, FILES, NUMBER, SECRET, TASKS, leaks
 from servers import Mosquitto, need
+from waiting import wait_until
 
 HUSH = [sys.executable, "-m", "hush"]
 TALKATIVE = "import logging, sys\nlogging.basicConfig(stream=sys.stderr, level=logging.DEBUG)\n"
@@ -53,7 +54,7 @@ def hush(
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == code, done.stderr
     assert "DEBUG" in done.stderr  # else nobody would see what is logged
@@ -81,6 +82,7 @@ def test_no_password_and_no_value_is(guarded: Mosquitto, tmp_path: Path) -> None
         (tmp_path / "served").open("w") as log,
         subprocess.Popen(serve, cwd=tmp_path, env=environment(tmp_path), stderr=log, stdout=log) as server,
     ):
+        wait_until(lambda: "connected to" in (tmp_path / "served").read_text(encoding="utf-8"))
         shown = [
             hush(tmp_path, ["task", "publish", "sum.json", *login, "password"]),
             hush(tmp_path, ["task", "publish", "pair.json"], address=full),

@@ -115,10 +115,10 @@ def takers(flag: str) -> list[str]:
     return [name for name, options in COMMANDS.items() if any(option.flag == flag for option in options)]
 
 
-def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False) -> Shown:
+def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False, patience: float = 5) -> Shown:
     """Call in a new directory below `directory`."""
     place = Path(mkdtemp(dir=directory))
-    shown = call(one, place, stored=stored, patience=5)
+    shown = call(one, place, stored=stored, patience=patience)
     assert shown.trouble == "", one
     assert shown.code in EXIT_CODES, one
     assert leaks(shown, place, one.files, *secrets) == [], one
@@ -162,7 +162,7 @@ def test_in_no_argument_too_many(command: str, memory_path: Path) -> None:
     arguments = {option.flag: "x" for option in COMMANDS[command] if option.is_argument}
     for extra in ((SECRET,), ("--pasword", SECRET), (f"--pasword={SECRET}",), ("-p", SECRET)):
         one = replace(example(command), given={**arguments, **example(command).given, "EXTRA": extra})
-        assert assert_hidden(one, memory_path, SECRET).code == 2, extra
+        assert assert_hidden(one, memory_path, SECRET, patience=60).code == 2, extra
 
 
 DATABASES = [
@@ -183,7 +183,7 @@ def test_in_no_address_of_a_database(command: str, tmp_path: Path) -> None:
     for name in names:
         for address in DATABASES:
             one = example(command).having(name, address.replace("{}", SECRET))
-            assert assert_hidden(one, tmp_path, SECRET).code in {0, 1, 2}, address
+            assert assert_hidden(one, tmp_path, SECRET, patience=60).code in {0, 1, 2}, address
 
 
 @pytest.mark.long
@@ -332,7 +332,7 @@ def test_in_no_setting_of_a_program(value: object) -> None:
 def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path) -> None:
     given = {"--csv": "people.csv", "--column": "income", **kind, "--engine": "memory", "--out": "out", "--seed": "7"}
     one = Call("simulate", {**given, "--deterministic-noise": ""})
-    shown = call(one, tmp_path, patience=60)
+    shown = call(one, tmp_path, patience=240)
     assert shown.code == 0
     kept = {path.name for path in (tmp_path / "out").iterdir()}
     assert kept == {"result.json", "reports.csv", "result.png", "result.svg", "run.json"}

@@ -40,7 +40,7 @@ def test_the_program_of_the_guide_compiles(tmp_path: Path) -> None:
 
 
 def lived(program: Path, *words: str) -> str:
-    run = subprocess.run([str(program), *words], capture_output=True, text=True, check=False, timeout=100)
+    run = subprocess.run([str(program), *words], capture_output=True, text=True, check=False, timeout=250)
     return run.stdout.strip() if run.returncode == 0 else f"wrong: {run.stdout}{run.stderr[:2000]}"
 
 
@@ -203,7 +203,7 @@ def test_a_second_program_is_locked_out(ask: Ask, lines: Path, tmp_path: Path) -
         assert first.stdout.readline() == "spent 0/1\n"
         assert "another program uses it" in ask("spent", status=1)[0]
         first.stdin.close()
-        assert first.wait(10) == 0
+        assert first.wait(60) == 0
     assert ask("spent") == ["spent 0/1"]
 
 

@@ -51,7 +51,7 @@ def test_a_power_cut_at_any_step_charges_once_and_sends_the_same_bytes() -> None
 @pytest.mark.slow
 def test_so_it_is_in_micropython() -> None:
     run = subprocess.run(
-        micropython(MODEL, PORT), input="13\n", capture_output=True, text=True, check=True, timeout=110
+        micropython(MODEL, PORT), input="13\n", capture_output=True, text=True, check=True, timeout=280
     )
     assert run.stdout.splitlines()[-1] == "[]"
 

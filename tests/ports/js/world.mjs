@@ -110,7 +110,8 @@ function take(bytes) {
   return { type: all[0] >> 4, flags: all[0] & 15, body: Uint8Array.from(all.slice(at + 1)) };
 }
 
-export const until = async (condition, ms = 5000) => {
+/** Waits; the end is for a test that fails: a machine with other work takes long. */
+export const until = async (condition, ms = 60000) => {
   for (const end = Date.now() + ms; !condition(); await new Promise((resolve) => setTimeout(resolve, 5))) {
     if (Date.now() > end) throw new Error(`it did not happen: ${condition}`);
   }
