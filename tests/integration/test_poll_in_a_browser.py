@@ -269,7 +269,7 @@ async def test_each_state_is_accessible_loads_nothing_else_and_sends_no_number_o
         await phone.answer("7")
         await phone.shows("It has arrived")
         assert re.fullmatch(
-            r"You said 7\sh\. Your phone sent [-\d.\s]+\sh: people with every answer send such numbers\.",
+            r"You said 7\sh\. Your phone sent \u2212?[\d.\s]+\sh: people with every answer send such numbers\.",
             await page.locator(".said").inner_text(),
         )
         await expect(page.get_by_role("status").filter(has_text="You said")).to_be_focused()

@@ -105,7 +105,7 @@ def _draw(answered: Answered, rows: Sequence[_Row], palette: Palette) -> "Figure
     result = answered.result
     domain = result.task.domain.parts[0]
     with styled(palette):
-        figure = canvas(2.6 + 0.55 * max(len(rows), 1))
+        figure = canvas(2.0 + 0.5 * max(len(rows), 1))
         axes = figure.subplots()
         for place, row in enumerate(rows):
             factor = row.wording.factor
@@ -125,7 +125,8 @@ def _draw(answered: Answered, rows: Sequence[_Row], palette: Palette) -> "Figure
         axes.set_xlim(min(shown) - room, max(shown) + room)
         what = f"{'share' if result.is_share else 'average'}{f' ({unit})' if unit else ''}"
         confidence = exact(result.confidence, scale=100)
-        axes.set_xlabel(f"{what}, {confidence} % intervals: {rows[0].whom}" if rows else what)
+        many = "s" if len(rows) > 1 else ""
+        axes.set_xlabel(f"{what}, {confidence} % interval{many}: {rows[0].whom}" if rows else what)
         count = f"{whole(answered.answers)} answer{'' if answered.answers == 1 else 's'}"
         axes.set_title(f"{fill(result.task.title, 60)}\n{count}{'' if rows else ', no estimate'}")
         finish(figure)

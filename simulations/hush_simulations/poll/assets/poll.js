@@ -45,8 +45,8 @@ async function ownLogin(name) {
   }
 }
 
-/** Text with a narrow gap between thousands. */
-const grouped = (text) => text.replace(/\d{5,}(?![\d.]*\d*e)/g, (digits, at, all) =>
+/** A number as text, with a narrow gap between thousands and a minus sign. */
+const grouped = (text) => text.replace(/^-/, "\u2212").replace(/\d{5,}(?![\d.]*\d*e)/g, (digits, at, all) =>
   (all[at - 1] === "." ? digits : digits.replace(/\B(?=(\d{3})+$)/g, "\u202f")));
 
 function paragraphs(place, ...texts) {
