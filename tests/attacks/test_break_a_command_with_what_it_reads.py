@@ -17,7 +17,7 @@ from garbling import FORGED, Garbled, Past, garbled, past_of, shown
 from inputs import CALLS, SECRET, TASKS, call, example, leaks
 
 from hush_client.commands import ledger
-from hush_common import errors
+from hush_common import errors, terminal
 
 # Ctrl-C may be pressed while a weak reference is cleared, where Python can only say so; it is pressed again.
 pytestmark = [
@@ -123,7 +123,8 @@ def test_garbling_reaches_every_command_and_every_end(past: Past, memory_path: P
 def test_a_terminal_that_is_written_to_is_found(
     command: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "printable", lambda text: text)
+    for module in (errors, terminal):
+        monkeypatch.setattr(module, "printable", lambda text: text)
     case = told(command, Option(flag, None, 1), f"x/{HOSTILE}")
     if command == "audit":
         case = replace(case, arguments=["audit", flag, f"x/{HOSTILE}"])  # which takes nothing else beside it
@@ -138,7 +139,8 @@ def test_a_terminal_that_is_written_to_is_found(
 def test_a_garbled_call_that_writes_to_a_terminal_is_found(
     past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "printable", lambda text: text)
+    for module in (errors, terminal):
+        monkeypatch.setattr(module, "printable", lambda text: text)
     wrong = (what for number in range(10 * _SAMPLE) for what in chain(*judge([number], past, memory_path).values()))
     assert any(what.startswith("prints '") for what in wrong)
 
