@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
@@ -138,8 +138,8 @@ def warnings(task: Task, now: datetime) -> Iterator[str]:
         )
     if task.closes is not None and task.closes <= now:
         yield (
-            f"warning: the task closed at {task.closes.isoformat()}, and no device answers it any more; a later closes "
-            f"needs a new id where the task was published"
+            f"warning: the task closed at {_name_moment(task.closes)}, and no device answers it any more; a later "
+            f"closes needs a new id where the task was published"
         )
     if task.release_from is not None and task.enrolled is not None and task.release_from > task.enrolled:
         yield (
@@ -209,8 +209,8 @@ def blocks(task: Task) -> Iterator[Renderable]:
         ("epsilon", _price(task)),
         ("an observer", _observer(task)),
         ("rounds", _rounds(task)),
-        ("opens", "always open" if task.opens is None else task.opens.isoformat()),
-        ("closes", "never" if task.closes is None else task.closes.isoformat()),
+        ("opens", "always open" if task.opens is None else _name_moment(task.opens)),
+        ("closes", "never" if task.closes is None else _name_moment(task.closes)),
         ("released", release_rule(task)),
         ("reports stored", retention_rule(task)),
         ("answered by", answered_by(task)),
@@ -230,6 +230,12 @@ def blocks(task: Task) -> Iterator[Renderable]:
 def _alternatives(task: Task) -> str:
     needs = [f"{name} needs {significant(ratio)} times as many people" for name, ratio in alternatives(task).items()]
     return f"{', '.join(needs)} for the same error for the reporters" if needs else ""
+
+
+def _name_moment(moment: datetime) -> str:
+    """Return a time with its date, without seconds if they are zero: `2026-01-01 12:00 UTC`."""
+    text = moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    return f"{text.removesuffix(':00')} UTC"
 
 
 def _price(task: Task) -> str:

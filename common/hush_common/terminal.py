@@ -152,6 +152,7 @@ def _safe(cell: Cell) -> str:
 _GAP = 3
 _SLIM_GAP = 2
 _STEP = 4
+_REMARK, _REMARK_LINES = 18, 2  # least columns of a remark next to a value, and the most lines it has there
 _ROOM = 24  # columns that a value should have next to its label; with fewer it is below
 
 
@@ -182,15 +183,27 @@ class Facts:
         for gap in (_GAP, _SLIM_GAP):
             if remark and label + gap + value + gap + remark <= room:
                 return [line for fact in self.facts for line in self._in_columns(screen, fact, label, value, gap)]
+        if remark and self._fits_broken(room - label - value - 2 * _SLIM_GAP):
+            return [line for fact in self.facts for line in self._in_columns(screen, fact, label, value, _SLIM_GAP)]
         gap = _GAP if label + _GAP + value <= room else _SLIM_GAP
         needed = max((longest_word(cell) for fact in self.facts for cell in (fact.value, fact.remark)), default=0)
         if label + gap + max(needed, min(_ROOM, value)) <= room:
             return [line for fact in self.facts for line in self._below(screen, fact, label + gap, room)]
         return [line for fact in self.facts for line in self._stacked(screen, fact)]
 
+    def _fits_broken(self, width: int) -> bool:
+        """Whether the remarks fit in a column of this width, each in a few lines."""
+        remarks = [fact.remark for fact in self.facts]
+        least = max(_REMARK, *map(longest_word, remarks))
+        return width >= least and all(len(wrapped(one, width)) <= _REMARK_LINES for one in remarks)
+
     def _in_columns(self, screen: Screen, fact: Fact, label: int, value: int, gap: int) -> Iterator[str]:
-        texts = (_padded(screen, fact.label, label), _padded(screen, fact.value, value), _painted(screen, fact.remark))
-        yield (" " * self.indent + (" " * gap).join(texts)).rstrip()
+        texts = (_padded(screen, fact.label, label), _padded(screen, fact.value, value))
+        start = " " * self.indent + (" " * gap).join(texts) + " " * gap
+        left = self.indent + label + value + 2 * gap
+        for line in wrapped(fact.remark, screen.width - left if screen.wraps else 1 << 30):
+            yield (start + screen.paint(line, style_of(fact.remark))).rstrip()
+            start = " " * left
 
     def _below(self, screen: Screen, fact: Fact, left: int, room: int) -> Iterator[str]:
         start = " " * self.indent + _padded(screen, fact.label, left)
