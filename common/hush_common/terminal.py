@@ -77,7 +77,10 @@ def _measured_width(stream: TextIO) -> int:
 
 
 TIE = "\N{NO-BREAK SPACE}"
-_TIED = re.compile(r"(?<=\d) (?=\d{3}\b)|(?<=\d) (?=%)|(?<=[±≤≥<>×]) (?=[-\w])|(?<=epsilon) (?=[\d≥])")  # noqa: RUF001
+_UNITS = r"%|(?:[ckm]?m|k?g|h|min|m?s|kWh|°C|ppm|dB|[KMG]B)\b"  # the usual short ones
+_TIED = re.compile(
+    rf"(?<=\d) (?=\d{{3}}\b|{_UNITS})|(?<=[±≤≥<>×]) (?=[-\w])|(?<=epsilon) (?=[\d≥])"  # noqa: RUF001
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def test_per_cent_signs_and_thousands_stay_with_their_number() -> None:
     for width in range(1, 60):
         lines = wrapped("1 234 567 people or 12.5 % of them, at epsilon 0.5 and an error of ± 3 cm", width)
         text = "\n".join(lines)
-        for whole in ("1 234 567", "12.5 %", "epsilon 0.5", "± 3"):
+        for whole in ("1 234 567", "12.5 %", "epsilon 0.5", "± 3 cm"):
             assert whole in text
 
 
