@@ -42,7 +42,7 @@ KILLS = """
 import os, signal, sys
 from pathlib import Path
 import hush
-from hush_simulations.sweeps import directory, runner
+from hush_simulations.sweeps import directory, worker
 
 out = Path(sys.argv[1])
 grid = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
@@ -70,13 +70,13 @@ def before_a_rename():
     Path.replace = cut
 
 def inside_a_cell():
-    make = runner.evaluate_cell
+    make = worker.evaluate_cell
     def cut(work, wanted):
         rows = make(work, wanted)
         if work.number == 4:
             die()
         return rows
-    runner.evaluate_cell = cut
+    worker.evaluate_cell = cut
 
 for fuse in (inside_a_write, before_a_rename, inside_a_cell):
     child = os.fork()

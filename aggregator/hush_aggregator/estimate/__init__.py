@@ -11,7 +11,6 @@ it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from hush_aggregator.estimate.diagnostics import manski, replacement_bias
 from hush_aggregator.estimate.estimates import (
@@ -82,17 +81,33 @@ def estimate_tallies(task: Task, tallies: Sequence[Tally], confidence: float) ->
 
 def _with_bounds_of_bias(every: Sequence[Estimate], task: Task) -> Iterator[Estimate]:
     """Add to each part what reporters without a value, and the silent ones, may have done to its mean."""
-    parts = [(part, replacement_bias(part)) for part in task.domain.parts]
-
-    def bounded(part: PartEstimate, of: DomainPart, bias: dict[str, float], made: Estimate) -> PartEstimate:
-        if not part.n:
-            return part
-        reporters = part.intervals.get(REPORTERS)
-        silent = None
-        if task.enrolled is not None and reporters is not None:
-            silent = manski(made.n, task.enrolled, reporters, of.lower, of.upper)
-        return replace(part, unit=of.unit, replacement_bias=bias, manski=silent)
-
+    domain_parts = [(part, replacement_bias(part)) for part in task.domain.parts]
     for made in every:
-        pairs = zip(made.parts, parts, strict=True)
-        yield replace(made, parts=tuple(bounded(part, of, bias, made) for part, (of, bias) in pairs))
+        pairs = zip(made.parts, domain_parts, strict=True)
+        parts = tuple([_bounded(part, of, bias, made.n, task.enrolled) for part, (of, bias) in pairs])
+        yield Estimate(made.n, parts, made.monitor, made.winsorised, made.pooled, made.consistent, made.failures)
+
+
+def _bounded(part: PartEstimate, of: DomainPart, bias: dict[str, float], n: int, enrolled: int | None) -> PartEstimate:
+    """One part; by field, because `replace` takes twice as long, and a sweep has tens of thousands."""
+    if not part.n:
+        return part
+    reporters, silent = part.intervals.get(REPORTERS), None
+    if enrolled is not None and reporters is not None:
+        silent = manski(n, enrolled, reporters, of.lower, of.upper)
+    return PartEstimate(
+        name=part.name,
+        unit=of.unit,
+        n=part.n,
+        mean=part.mean,
+        stderr=part.stderr,
+        stderr_plug_in=part.stderr_plug_in,
+        intervals=part.intervals,
+        methods=part.methods,
+        joint_intervals=part.joint_intervals,
+        joint_methods=part.joint_methods,
+        worst_case_bias=part.worst_case_bias,
+        replacement_bias=bias,
+        manski=silent,
+        failures=part.failures,
+    )

@@ -59,7 +59,7 @@ from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from math import expm1, lcm, log, sqrt
 from operator import mul
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,9 +169,9 @@ class Sample:
         self._noise = _noises(self.sizes)
         self.variance: float = max(squares / max(self.n - 1, 1), self._noise[0])
 
-    @property
+    @cached_property
     def reports(self) -> Reports:
-        return tuple((group.channel, group.counts) for group in self.groups)
+        return tuple([(group.channel, group.counts) for group in self.groups])
 
     def without(self, answered: float) -> float:
         """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
@@ -251,9 +251,13 @@ def noise_bounds(asked: Sequence[tuple[Sizes, float]]) -> Sequence[_Pair]:
 
 
 def _noise_limits(asked: Sequence[tuple[Reports, float]]) -> list[_Pair]:
-    sizes = [tuple((channel, sum(counts)) for channel, counts in reports) for reports, _ in asked]
-    rates = _rates([(one, half_as_often(confidence)) for one, (_, confidence) in zip(sizes, asked, strict=True)])
-    return noise_limits([(*one, bounds) for one, bounds in zip(asked, rates, strict=True)])
+    known = [
+        (tuple((channel, sum(counts)) for channel, counts in reports), half_as_often(confidence))
+        for reports, confidence in asked
+    ]
+    different = list(dict.fromkeys(known))  # of many samples of one size there is one
+    rates = dict(zip(different, _rates(different), strict=True))
+    return noise_limits([(*one, rates[sizes]) for one, sizes in zip(asked, known, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -331,8 +335,7 @@ _Method = tuple[str, _Asked]
 """The name of a method, and what asks for the ends of its interval, positions, and returns what makes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalSet:
+class IntervalSet(NamedTuple):
     """Intervals by target, their methods, and why others could not be made."""
 
     intervals: Intervals
@@ -555,12 +558,20 @@ def _coin(channel: FiniteChannel, n: int, confidence: float, batches: Batches) -
     """Clopper and Pearson's limits: apart from the count by at least one report, or for the population as they are."""
     high = channel.used[1]
     p = (channel.rows[0][high], channel.rows[-1][high])
+    unit = lcm(p[0].denominator, p[1].denominator)
+    none, contrast = int(p[0] * unit), int((p[1] - p[0]) * unit)
+
+    def position(over: int, under: int) -> Fraction:
+        """(over/under - p_0)/(p_1 - p_0), of integers: a fraction for each step takes several times as long."""
+        return Fraction(over * unit - none * under, contrast * under)
 
     def ends(share: Callable[[], _Pair], k: int, apart: int) -> _Ends:
-        least, most = map(Fraction, share())
-        if apart:
-            least, most = min(least, Fraction(k - apart, n)), max(most, Fraction(k + apart, n))
-        return (least - p[0]) / (p[1] - p[0]), (most - p[0]) / (p[1] - p[0])
+        least, most = (end.as_integer_ratio() for end in share())
+        if apart and least[0] * n > (k - apart) * least[1]:
+            least = k - apart, n
+        if apart and most[0] * n < (k + apart) * most[1]:
+            most = k + apart, n
+        return position(*least), position(*most)
 
     def ask(sample: Sample, apart: int) -> Callable[[], _Ends]:
         k = sample.groups[0].counts[high]

@@ -76,12 +76,13 @@ def score_of_truth(
     known = [{} if mean is None else {REPORTERS: mean} for mean in truths]
     if domain.parts_field:
         return _of_parts(domain, estimate, _with_population(known, population_mean))
-    mean = None if isinstance(population_mean, tuple) else population_mean
-    about = known[0] | ({} if mean is None else {POPULATION: mean})
+    part, about = estimate.single, known[0]
+    if population_mean is not None and not isinstance(population_mean, tuple):
+        about[POPULATION] = population_mean
     return Score(
         truth=about,
-        covered=covered(estimate.intervals, estimate.methods, about),
-        error=errors(estimate.mean, about),
+        covered=covered(part.intervals, part.methods, about),
+        error=errors(part.mean, about),
     )
 
 

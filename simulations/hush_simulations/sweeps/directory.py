@@ -12,39 +12,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from hush_common.errors import OptionError
 from hush_common.files import FileLock, replace_file
-from hush_simulations.sweeps.result import SweepResult, SweepRow
-from hush_simulations.sweeps.sweep import FORMAT, CellWork, Sweep, canonical
-
-
-@dataclass(frozen=True, slots=True)
-class CellVersions:
-    """The versions that made a cell."""
-
-    hush: str
-    numpy: str
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedCell:
-    """A finished cell, with the key of its inputs."""
-
-    key: str
-    seed: int
-    versions: CellVersions
-    rows: tuple[SweepRow, ...]
-
+from hush_simulations.sweeps.cell import CellWork, FinishedCell
+from hush_simulations.sweeps.result import SweepResult
+from hush_simulations.sweeps.sweep import FORMAT, Sweep, canonical
 
 _CELL = TypeAdapter(FinishedCell)
 
@@ -75,12 +54,6 @@ _OPTION = "--out"
 
 CellState = Literal["made", "missing", "damaged", "of another key"]
 """Of a cell; "of another key" if its file has other inputs."""
-
-
-@cache
-def versions_here() -> CellVersions:
-    """Return the versions of this process."""
-    return CellVersions(hush=version("hush-ldp"), numpy=np.__version__)
 
 
 class SweepDirectory:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import islice
 from math import sqrt
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,8 @@ from hush_simulations.results.run import Score, mean_of_rounds, score_of_truth
 from hush_simulations.scenarios.behaviour import STEADY, Panel
 from hush_simulations.scenarios.population import Independent, Population
 from hush_simulations.scenarios.scenario import Scenario
+from hush_simulations.sweeps.cell import CellWork
 from hush_simulations.sweeps.result import BARS, LAST, TOGETHER, SweepRow
-from hush_simulations.sweeps.sweep import CellWork
 
 MOST_VALUES = 1024
 """Different values of a number in a sweep, at most."""
@@ -80,8 +80,7 @@ _AT_ONCE = 1 << 21
 """Numbers in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """One trial, with the truth of the last round, and of the answers of all rounds `together`.
 
     A truth is the mean of the values, of each coordinate, or the share of each label; None if nobody has a value.

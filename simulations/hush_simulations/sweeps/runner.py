@@ -1,7 +1,6 @@
 """Simulate the cells of a sweep: in this process, in several, or on a Dask cluster. The results are the same."""
 
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -9,20 +8,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from multiprocessing.synchronize import Event
 
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
-from hush_simulations.sweeps.directory import FinishedCell, SweepDirectory, versions_here
-from hush_simulations.sweeps.evaluation import evaluate_cell, experiment_of
+from hush_simulations.sweeps.cell import CellWork, FinishedCell, versions_here
+from hush_simulations.sweeps.directory import SweepDirectory
+from hush_simulations.sweeps.evaluation import experiment_of
 from hush_simulations.sweeps.result import SweepResult
-from hush_simulations.sweeps.sweep import CellWork, Sweep
+from hush_simulations.sweeps.sweep import Sweep
+from hush_simulations.sweeps.worker import begin, make_cell
 
 Progress = Callable[[int, int], object]
 """Called with the number of finished cells, and of all."""
-
-_stopped: Event | None = None
-"""In a worker: set when the sweep was stopped."""
 
 
 def run_sweep(
@@ -79,20 +76,11 @@ def _made(
         yield from _in_processes(works, workers)
 
 
-def make_cell(work: CellWork) -> tuple[int, FinishedCell]:
-    """Simulate one cell, in any process."""
-    try:
-        rows = evaluate_cell(work, lambda: _stopped is None or not _stopped.is_set())
-    except HushError as error:
-        raise HushError(str(error)) from None  # others have more than a text, and cannot be pickled
-    return work.number, FinishedCell(work.key, work.seed, versions_here(), tuple(rows))
-
-
 def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int, FinishedCell]]:
     """Make cells in new processes, which end when this one does."""
     context = multiprocessing.get_context("spawn")
     stopped = context.Event()
-    pool = ProcessPoolExecutor(min(workers, len(works)), context, _begin, (stopped,))
+    pool = ProcessPoolExecutor(min(workers, len(works)), context, begin, (stopped,))
     try:
         with _interrupt_held_back():
             futures = [pool.submit(make_cell, work) for work in works]
@@ -131,21 +119,6 @@ def _interrupt_held_back() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
     if arrived:
         signal.raise_signal(signal.SIGINT)
-
-
-def _begin(stopped: Event) -> None:
-    """In a worker: ignore Ctrl-C, which the parent handles, and end when the parent does."""
-    global _stopped  # noqa: PLW0603 - there is one pool in a worker
-    _stopped = stopped
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: "multiprocessing.process.BaseProcess") -> None:
-    parent.join()
-    os._exit(1)
 
 
 def _remarks(every: Sequence[FinishedCell]) -> tuple[str, ...]:

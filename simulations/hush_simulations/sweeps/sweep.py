@@ -31,6 +31,7 @@ from hush_simulations.scenarios.scenario_file import (
     scenario_of_document,
     text_of,
 )
+from hush_simulations.sweeps.cell import CellWork
 from hush_simulations.sweeps.result import Parameter
 
 SCENARIO = "scenario"
@@ -224,25 +225,6 @@ class BaseScenario:
     name: str
     document: Mapping[str, object] = field(repr=False)
     path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class CellWork:
-    """One cell, with all that a worker needs. Its key is a digest of all that its results depend on."""
-
-    number: int
-    key: str
-    parameters: Mapping[str, Parameter]
-    scenario: Scenario = field(repr=False)
-    trials: int
-    seed: int
-    confidence: float
-    drawing: Drawing
-
-    @property
-    def place(self) -> int:
-        """The number of the cell in its seeds: from its key, not its place in the grid."""
-        return int(self.key[:16], 16)
 
 
 @dataclass(frozen=True, slots=True)

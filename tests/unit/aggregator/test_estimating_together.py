@@ -1,12 +1,25 @@
 """Estimates of many tallies at once are those of each tally alone."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import hush
-from hush_aggregator.estimate import Estimate, estimate, estimate_tallies
+from hush_aggregator.estimate import (
+    POPULATION,
+    REPORTERS,
+    Estimate,
+    PartEstimate,
+    _with_bounds_of_bias,
+    estimate,
+    estimate_tallies,
+)
+from hush_aggregator.estimate.bounded_mean import Batches, Group, Sample, _coin
+from hush_aggregator.estimate.diagnostics import replacement_bias
+from hush_aggregator.estimate.finite_channel import finite
+from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
 from hush_aggregator.tally import Tally
 from hush_common.task import Task
 from hush_simulations.engines.bulk.engine import draw_population
@@ -73,3 +86,27 @@ def test_a_tally_of_another_task_is_refused_among_others() -> None:
     task, tallies = drawn("survey", None, 60)
     with pytest.raises(ValueError, match="does not belong"):
         estimate_tallies(task, [*tallies, Tally(3, (4,))], 0.95)
+
+
+def test_bounds_of_bias_leave_every_other_field_as_it_is() -> None:
+    task = hush.SCENARIOS["heights"].task()
+    every = {one.name: one.name for one in fields(PartEstimate)}
+    part = PartEstimate(**{**every, "n": 5, "intervals": {}})  # type: ignore[arg-type]
+    made = Estimate(**{**{one.name: one.name for one in fields(Estimate)}, "parts": (part,)})  # type: ignore[arg-type]
+    (found,) = _with_bounds_of_bias([made], task)
+    bias = replacement_bias(task.domain.parts[0])
+    assert found == replace(made, parts=(replace(part, unit="cm", replacement_bias=bias, manski=None),))
+
+
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_the_limits_of_a_coin_are_exact_fractions_of_its_shares(n: int) -> None:
+    channel = finite(hush.SCENARIOS["heights"].asking(mechanism="multilevel", epsilon="0.7").task().randomizer)
+    no, yes = channel.rows[0][channel.used[1]], channel.rows[-1][channel.used[1]]
+    methods = _coin(channel, n, 0.95, Batches())
+    for k in {0, n // 3, n}:
+        sample = Sample([Group(channel, (n - k, k) if channel.used[1] else (k, n - k))])
+        ((low, high),) = clopper_pearson_shares([(n, k, 0.95)])
+        least, most = Fraction(low), Fraction(high)
+        apart = min(least, Fraction(k - 1, n)), max(most, Fraction(k + 1, n))
+        for target, ends in ((POPULATION, (least, most)), (REPORTERS, apart)):
+            assert methods[target][1](sample)() == tuple((end - no) / (yes - no) for end in ends)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
+from hush_simulations.sweeps.cell import CellWork
 from hush_simulations.sweeps.evaluation import evaluate_cell, experiment_of, trials_of
 from hush_simulations.sweeps.result import LAST, TOGETHER, SweepRow
-from hush_simulations.sweeps.sweep import CellWork, Sweep, bases_of, read_grid
+from hush_simulations.sweeps.sweep import Sweep, bases_of, read_grid
 
 ERROR = 6  # standard deviations: a false alarm in 10^9
 

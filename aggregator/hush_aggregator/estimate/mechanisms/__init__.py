@@ -114,6 +114,8 @@ def check(randomizer: Mechanism | Offers, tallies: Iterable[Tally]) -> None:
 
 
 def _possible(randomizer: Mechanism | Offers, tally: Tally) -> bool:
+    if not isinstance(randomizer, Offers):
+        return analysis_of(randomizer).possible(randomizer, tally)
     parts = parts_of(randomizer, tally)
     return sum(part.n for _, part in parts) == tally.n and all(
         analysis_of(mechanism).possible(mechanism, part) for mechanism, part in parts

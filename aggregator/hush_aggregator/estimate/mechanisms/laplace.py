@@ -316,8 +316,8 @@ def columns(_: Laplace) -> int:
 
 
 def possible(_: Laplace, tally: Tally) -> bool:
-    sums = tally.moments
-    return tally.n * sums[1] >= sums[0] ** 2 and all(0 <= moved <= tally.n for moved in sums[3::2])
+    sums, moved = tally.moments, tally.moments[3::2]
+    return tally.n * sums[1] >= sums[0] ** 2 and min(moved) >= 0 and max(moved) <= tally.n
 
 
 def estimate(parts: Sequence[tuple[Laplace, Tally]], request: EstimateRequest) -> Estimate:

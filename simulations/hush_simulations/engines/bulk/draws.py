@@ -127,8 +127,8 @@ def scatter_rows(counts: Counts, weights: NDArray[np.float64], rng: np.random.Ge
 def _halves(found: Counts, shares: NDArray[np.float64], rng: np.random.Generator) -> Counts:
     """How many of the things in each range fall into its left half and its right one; laws are repeated."""
     halves = np.zeros((*found.shape, 2), dtype=np.int64)
-    some = np.flatnonzero(found)
-    if 2 * len(some) < found.size:  # no coin is thrown for a range without things, so that the draws are the same
+    if 2 * np.count_nonzero(found) < found.size:  # no coin is thrown for a range without things: the draws are the same
+        some = np.flatnonzero(found)
         things, pairs = found.reshape(-1)[some], halves.reshape(-1, 2)
         taken = rng.binomial(things, shares.reshape(-1)[some % shares.size])
         pairs[some, 0], pairs[some, 1] = taken, things - taken

@@ -86,12 +86,12 @@ class PopulationCounts:
     def tallies(self, rng: np.random.Generator, round_: int = 0) -> list[Tally]:
         """Draw one round as a tally for each trial; sums without a law are filled (`Law.filled_sums`)."""
         parts = parts_of_offers(self.task.randomizer)
-        columns = [sums.tolist() for sums in self.reports(rng, round_)]
+        laws, columns = [law_of(part) for part in parts], [sums.tolist() for sums in self.reports(rng, round_)]
         found = []
         for trial, takers in enumerate(self.takers.T.tolist()):
             moments: list[int] = []
-            for part, n, sums in zip(parts, takers, columns, strict=True):
-                whole = law_of(part).filled_sums(n, tuple(sums[trial]))
+            for law, n, sums in zip(laws, takers, columns, strict=True):
+                whole = law.filled_sums(n, tuple(sums[trial]))
                 moments += (n, *whole) if self.task.offers else whole
             found.append(Tally(sum(takers), tuple(moments)))
         return found
