@@ -146,7 +146,7 @@ class Chaos:
                 group.create_task(self._kill(self._kill_aggregator))
                 for gateway in there:
                     group.create_task(self._answer(gateway))
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(max(patience, 120)):
                 await asyncio.gather(*(gateway.flush(timeout=None) for gateway in there))
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
@@ -171,7 +171,7 @@ class Chaos:
         for portion in range(portions):
             devices = range(portion * self.devices // portions, (portion + 1) * self.devices // portions)
             began = monotonic()
-            receipts = await gateway.report_many("heights", {f"d{n}": 0.5 for n in devices}, timeout=20)
+            receipts = await gateway.report_many("heights", {f"d{n}": 0.5 for n in devices}, timeout=120)
             for receipt in receipts.values():
                 self.statuses[receipt.status] = self.statuses.get(receipt.status, 0) + 1
             await asyncio.sleep(max(0.0, self.seconds / portions - (monotonic() - began)))

@@ -143,7 +143,7 @@ def run(
     *,
     typed: bytes = b"",
     environment: Mapping[str, str] | None = None,
-    patience: float = 30.0,
+    patience: float = 120.0,
 ) -> Shown:
     """`hush` with these arguments, in `directory`, without a network beyond the loopback.
 

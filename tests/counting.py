@@ -29,7 +29,7 @@ _END = "test/end"  # no topic of reports, or the aggregator would count it too
 def shell(program: str, port: int, *arguments: str) -> str:
     """What a program of mosquitto prints."""
     command = [need(program), "-p", str(port), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=240).stdout
 
 
 @asynccontextmanager

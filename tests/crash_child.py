@@ -238,7 +238,7 @@ async def _live(job: Job, fuse: Fuse) -> None:
         fuse.armed = job.early
         for devices in (range(job.again), range(job.again, job.again + job.fresh)):
             receipts = await asyncio.gather(*(gateway.report(f"d{n}", "heights", 172.0) for n in devices))
-            if not await gateway.flush(timeout=30):
+            if not await gateway.flush(timeout=120):
                 raise TimeoutError("reports are still waiting")
             if job.receipts and devices:
                 await asyncio.to_thread(_write, Path(job.receipts), receipts)

@@ -342,7 +342,7 @@ def call(
     *,
     arguments: Sequence[str] | None = None,
     stored: bool = False,
-    patience: float = 30.0,
+    patience: float = 120.0,
 ) -> Shown:
     """Run a call in `directory`, with its files there.
 

@@ -143,7 +143,7 @@ class Machine:
         environment = {**os.environ, "PATH": path}
         words = ["sh", "-euc", self.here(commands)]
         done = subprocess.run(
-            words, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=90
+            words, cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=240
         )
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}{self.log('hush-aggregator')}"
         return done.stdout

@@ -81,7 +81,7 @@ class Engine:
             "CONTAINERS_STORAGE_CONF": str(self.directory / "storage.conf"),
         }
 
-    def podman(self, *words: str, timeout: float = 120) -> str:
+    def podman(self, *words: str, timeout: float = 240) -> str:
         return output("podman", *words, timeout=timeout, **self.environment)
 
     def build(self) -> None:
@@ -141,7 +141,7 @@ class Booted(Machine):
         enter = ["nsenter", f"--target={children[0] if children else 0}", "--mount", "--uts", "--ipc", "--net", "--pid"]
         environment = {"PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin", "LANG": "C.UTF-8"}
         return subprocess.run(
-            [*enter, "--", *command], capture_output=True, text=True, check=False, timeout=90, env=environment
+            [*enter, "--", *command], capture_output=True, text=True, check=False, timeout=240, env=environment
         )
 
     def state(self) -> str:

@@ -60,7 +60,7 @@ async def test_the_metrics_of_a_service_have_it(tmp_path: Path) -> None:
     service = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
     name, text = "hush_broker_certificate_expiry_timestamp_seconds", ""
     try:
-        async with asyncio.timeout(60), httpx.AsyncClient(base_url=f"http://127.0.0.1:{page}") as client:
+        async with asyncio.timeout(60), httpx.AsyncClient(base_url=f"http://127.0.0.1:{page}", timeout=60) as client:
             while name not in text:
                 await asyncio.sleep(0.2)
                 with suppress(httpx.TransportError):

@@ -94,7 +94,7 @@ SOME = ["number-live", "bit-failed", "category-final", "vector-none", "vector-li
 def test_its_figures_are_those_of_the_api_of_each_kind_in_each_state(
     browser: Browser, states: str, tasks: list[str], *, script: bool
 ) -> None:
-    with httpx.Client(base_url=states) as api, looking(browser, states, java_script_enabled=script) as page:
+    with httpx.Client(base_url=states, timeout=60) as api, looking(browser, states, java_script_enabled=script) as page:
         for task_id in tasks:
             page.goto(f"{states}/tasks/{task_id}")
             latest, every = (api.get(f"/v1/tasks/{task_id}/rounds/{which}").json() for which in ("latest", "all"))
@@ -115,14 +115,14 @@ def test_it_follows_the_reports_and_leaves_focus_place_and_what_is_folded_out(
         page.locator("#experts summary").focus()
         where = "document.activeElement.getBoundingClientRect().top"
         place = page.evaluate(where)
-        before = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
+        before = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest", timeout=60).json()
         wanted = before["n"]
         for more in (20, 30, 40):
             with SqliteStore(store) as counting:
                 page_tasks.count(counting, task, [170.0] * more)
             wanted += more
             expect(page.locator(".hero [data-figure='n']")).to_have_attribute("value", str(wanted))
-        after = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest").json()
+        after = httpx.get(f"{address}/v1/tasks/{task.id}/rounds/latest", timeout=60).json()
         agree(figures(page), after, 1)
         assert after["mean"] != before["mean"]
         expect(page.locator("#experts")).to_have_attribute("open", "")

@@ -222,7 +222,7 @@ def test_ctrl_c_keeps_what_is_made_and_says_how_to_go_on(
     number: signal.Signals,
     status: int,
 ) -> None:
-    process = command("--workers", workers, "--trials", "30")
+    process = command("--workers", workers, "--trials", "100")  # many seconds after the first cell
     cells = tmp_path / "out" / "cells"
     until = time.monotonic() + 60
     while not list(cells.glob("0*.json")):
@@ -238,7 +238,7 @@ def test_ctrl_c_keeps_what_is_made_and_says_how_to_go_on(
     last = err.splitlines()[-1]
     assert last == f"hush: stopped: {len(kept)} of 45 cells are kept in out; the same command goes on with the rest"
     assert "Traceback" not in err
-    told = command("--trials", "30", "--status")
+    told = command("--trials", "100", "--status")
     out, _ = told.communicate(timeout=60)
     assert out == f"out: 45 cells: {len(kept)} made, {45 - len(kept)} missing\n"
 

@@ -3,18 +3,17 @@
 import asyncio
 import logging
 import math
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from made_results import changed
+from waiting import wait_until
 
 from hush_aggregator import estimation
 from hush_aggregator.estimate import (
@@ -259,14 +258,7 @@ asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
     orphan = int(done.stdout)
-    for _ in range(1000):
-        try:
-            os.kill(orphan, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
-    os.kill(orphan, signal.SIGKILL)
-    pytest.fail("it is still there")
+    wait_until(lambda: not Path(f"/proc/{orphan}").exists())
 
 
 async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(

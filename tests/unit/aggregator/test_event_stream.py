@@ -36,7 +36,7 @@ async def serving(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, "asyncio
     listener = bind("--http", Address.parse("--http", f"127.0.0.1:{port}"))
     running = asyncio.create_task(serve_http(app, listener))
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield client, running, app.state.feed
     finally:
         running.cancel()

@@ -160,14 +160,15 @@ async def test_changes_of_other_tasks_do_not_silence_the_stream_of_one(
         with feed.followed():
             changes = feed.follow(None, "b")
             assert [(await anext(changes)).task for _ in range(2)] == ["", "b"]  # type: ignore[union-attr]
-            idle = asyncio.ensure_future(anext(changes))
-            number = 0
-            while not idle.done():
-                number += 1
-                count(store, A, number)
-                await asyncio.sleep(0.05)
-            assert await idle is None
-            assert number > 3
+            number = during = 0
+            while during < 4:  # where the machine was busy with other work, once more
+                idle, before = asyncio.ensure_future(anext(changes)), number
+                while not idle.done():
+                    number += 1
+                    count(store, A, number)
+                    await asyncio.sleep(0.05)
+                assert await idle is None
+                during = number - before
             await changes.aclose()  # type: ignore[attr-defined]  # a generator
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 import pytest
 from fake_bus import FakeBus
+from waiting import until
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
@@ -84,7 +85,7 @@ async def test_a_worker_that_was_stopped_publishes_nothing_when_it_goes_on(away:
     row = Lease()
     worker = Worker(row, "1")
     running = asyncio.create_task(worker.keeper.run(worker.publish))
-    await asyncio.sleep(0.01)
+    await until(lambda: worker.begun)
     await worker.publish_once()
     row.now += away  # nothing ran meanwhile, not even the renewal
     with pytest.raises(BrokerError, match="lease"):
@@ -98,7 +99,7 @@ async def test_a_worker_whose_database_does_not_answer_is_silent_before_another_
     row = Lease()
     worker = Worker(row, "1")
     running = asyncio.create_task(worker.keeper.run(worker.publish))
-    await asyncio.sleep(0.01)
+    await until(lambda: worker.begun)
     row.answers.clear()
     row.now = row.expires - 0.4  # clocks of two machines differ by a little
     assert row.of("2").take_lease(LEASE_S) is None
@@ -117,12 +118,10 @@ async def test_a_worker_that_takes_its_own_lease_again_after_it_ended_begins_aga
     row = Lease()
     worker = Worker(row, "1")
     running = asyncio.create_task(worker.keeper.run(worker.publish))
-    await asyncio.sleep(0.01)
+    await until(lambda: worker.begun)
     assert (worker.keeper.number, worker.begun) == (1, 1)
     row.now += 60
-    async with asyncio.timeout(60):
-        while worker.begun < 2:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.05)
+    await until(lambda: worker.begun > 1)
     assert worker.keeper.number == 2
     running.cancel()
     await asyncio.wait({running})

@@ -28,7 +28,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(path: Path) -> Iterator[httpx.Client]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         page_states.fail_the_failed(monkeypatch)
-        with served(path) as address, httpx.Client(base_url=address) as client:
+        with served(path) as address, httpx.Client(base_url=address, timeout=60) as client:
             yield client
 
 

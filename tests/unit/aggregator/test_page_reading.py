@@ -194,7 +194,7 @@ async def test_a_page_of_a_task_has_its_last_rounds_and_any_round_that_is_asked_
 @pytest.mark.parametrize("where", ["/tasks/none", "/tasks/..%2f..%2fetc", "/tasks/%3Cscript%3E", "/assets/none.css"])
 def test_what_is_not_there_is_not_there(where: str, tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "store"), served(tmp_path / "store") as address:
-        answer = httpx.get(f"{address}{where}")
+        answer = httpx.get(f"{address}{where}", timeout=60)
     assert answer.status_code == 404
     assert "<script>" not in answer.text
 
@@ -202,7 +202,7 @@ def test_what_is_not_there_is_not_there(where: str, tmp_path: Path) -> None:
 def test_a_store_that_is_not_there_is_told_to_people_without_its_place(tmp_path: Path) -> None:
     with served(tmp_path / "store") as address:
         for where in ("/", "/tasks/t"):
-            answer = httpx.get(f"{address}{where}")
+            answer = httpx.get(f"{address}{where}", timeout=60)
             assert (answer.status_code, answer.headers["content-type"]) == (503, "text/html; charset=utf-8")
             assert "cannot be read right now" in answer.text
             assert str(tmp_path) not in answer.text
@@ -212,12 +212,12 @@ def test_assets_are_what_they_say_under_names_that_change_with_them(tmp_path: Pa
     kinds = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
     with SqliteStore(tmp_path / "store"), served(tmp_path / "store") as address:
         for name, asset in assets().items():
-            answer = httpx.get(f"{address}{asset.address}")
+            answer = httpx.get(f"{address}{asset.address}", timeout=60)
             assert answer.headers["content-type"] == kinds[name.partition(".")[2]]
             assert "immutable" in answer.headers["cache-control"]
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert hashlib.sha256(answer.content).hexdigest()[:12] in asset.address
-        page = httpx.get(address)
+        page = httpx.get(address, timeout=60)
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert "unsafe" not in page.headers["content-security-policy"]
     assert page.headers["cache-control"] == "private, no-cache"

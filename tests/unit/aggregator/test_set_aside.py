@@ -109,6 +109,7 @@ async def test_what_is_as_long_is_set_aside_without_a_trial_on_topics_of_that_ki
     assert not await broker.send((TASK, 2001)), "another kind of topic may have other rules"
 
 
+@pytest.mark.virtual_time
 async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_aggregator.broker.session._AGAIN_S", 0.05)
     broker = Broker()

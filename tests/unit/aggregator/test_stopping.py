@@ -41,6 +41,7 @@ def released(bus: FakeBus) -> list[str]:
     return [task_id for topic, _ in bus.published if (task_id := task_of_estimate_topic(topic)) is not None]
 
 
+@pytest.mark.virtual_time
 async def test_what_was_not_published_before_a_stop_comes_first_after_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

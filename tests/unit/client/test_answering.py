@@ -61,6 +61,10 @@ class Source:
             raise value
         return value
 
+    async def read(self) -> object:
+        """The same without a thread."""
+        return self()
+
 
 def gateway(broker: FakeTransport, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
     return Gateway(broker, name="g", state=state, spread=0, clock=clock, policy=policy)
@@ -153,13 +157,14 @@ async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     assert source.calls == 1
 
 
+@pytest.mark.virtual_time
 async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_value_counts(
     tmp_path: Path, clock: Clock
 ) -> None:
     broker, receipts = FakeTransport(), list[Receipt]()
     source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source, source_timeout=LATER, on_receipt=receipts.append)
+        g.answer("d", "heights", source.read, source_timeout=LATER, on_receipt=receipts.append)
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert source.calls == 5
@@ -203,7 +208,7 @@ async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(t
 
     def hang() -> float:
         calls.append(1)
-        free.wait(30)
+        free.wait(600)
         return 172.0
 
     broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
@@ -228,6 +233,7 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
             await until(lambda expected=day + 1: len(broker.arrived) == expected)
 
 
+@pytest.mark.virtual_time
 async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and_pins_the_first(
     tmp_path: Path, clock: Clock
 ) -> None:
@@ -251,6 +257,7 @@ async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and
     assert len(values) == 2
 
 
+@pytest.mark.virtual_time
 async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twice(
     tmp_path: Path, clock: Clock
 ) -> None:
@@ -266,7 +273,7 @@ async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twi
         await until(lambda: asked)
         broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
         await until(lambda: g.tasks()["heights"].epsilon != 1)
-        g.answer("witness", "heights", Source(172.0), source_timeout=LATER)
+        g.answer("witness", "heights", Source(172.0).read, source_timeout=LATER)
         await until(lambda: len(broker.arrived) == 2)
         assert (await g.ledger("d")).spent == 1
         assert (await g.ledger("witness")).spent == Fraction(1, 2)

@@ -208,7 +208,7 @@ class Slow:
 
     def __float__(self) -> float:
         self.asked.append(threading.current_thread().name)
-        self.sign.wait(30)
+        self.sign.wait(60)
         return SECRET
 
 

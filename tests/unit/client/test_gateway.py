@@ -162,12 +162,14 @@ async def test_a_charge_and_its_report_are_never_separated(
         assert (await gateway.report("d", "heights", 172.0)).spent == 1
 
 
+@pytest.mark.virtual_time
 async def test_an_unknown_task_is_named_with_the_broker(tmp_path: Path) -> None:
     async with open_gateway(FakeTransport(), tmp_path) as gateway:
         with pytest.raises(BrokerError, match=r"fake://broker: no task 'nope' on this broker: publish it"):
             await gateway.report("d", "nope", 1, timeout=0.05)
 
 
+@pytest.mark.virtual_time
 async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Path) -> None:
     broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:
@@ -178,6 +180,7 @@ async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Pa
 
 
 @pytest.mark.long
+@pytest.mark.virtual_time
 async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Path) -> None:
     broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:
@@ -191,6 +194,7 @@ async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Pa
             await gateway.task("secret", timeout=0.2)
 
 
+@pytest.mark.virtual_time
 async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
     broker = FakeTransport(refusals=deque(["the broker refuses the login"] * 1000))
     async with open_gateway(broker, tmp_path) as gateway:
@@ -198,6 +202,7 @@ async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
             await gateway.report("d", "heights", 1, timeout=0.05)
 
 
+@pytest.mark.virtual_time
 async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
     broker = FakeTransport(retained={})
     async with open_gateway(broker, tmp_path) as gateway:
@@ -208,6 +213,7 @@ async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
         assert list(gateway.tasks()) == ["heights"]
 
 
+@pytest.mark.virtual_time
 async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) -> None:
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
@@ -218,6 +224,7 @@ async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) ->
         assert (receipt.status, receipt.reason) == ("refused", Reason.TASK_CHANGED)
 
 
+@pytest.mark.virtual_time
 async def test_a_task_that_was_withdrawn_is_not_answered(tmp_path: Path) -> None:
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:

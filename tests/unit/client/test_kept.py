@@ -200,7 +200,7 @@ async def test_a_frame_that_goes_counts_for_each_device_in_it(tmp_path: Path) ->
     broker = FakeTransport()
     async with Gateway(broker, name="g", state=tmp_path, spread=0, kept_bytes=1) as gateway:
         await gateway.report_many("heights", {"a": 172.0, "b": 172.0})
-        assert await gateway.flush(timeout=5)
+        assert await gateway.flush(timeout=60)
         assert [(await gateway.ledger(device)).dropped for device in "ab"] == [1, 1]
 
 

@@ -22,6 +22,8 @@ from hush_common.errors import BrokerError
 from hush_common.task import decode_task, make_task
 from hush_common.topics import ALL_TASKS, task_topic
 
+pytestmark = pytest.mark.virtual_time
+
 TOPIC = task_topic("heights")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEPT = CachedTask("heights", HEIGHTS, withdrawn=False, answered=False)

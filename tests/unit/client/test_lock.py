@@ -92,7 +92,7 @@ async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
         with pytest.raises(StateError, match="another client is sending"):
             await Lock.acquire(tmp_path)
         holder.kill()
-        holder.wait(30)
+        holder.wait(60)
     async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 140.0)).status == "already_answered"
 
@@ -114,7 +114,7 @@ async def test_a_process_that_was_forked_does_not_keep_the_lock(tmp_path: Path) 
     with run(FORK, tmp_path) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"forked\n"
-        assert parent.wait(30) == 0  # the child lives on until its input ends
+        assert parent.wait(60) == 0  # the child lives on until its input ends
         (await Lock.acquire(tmp_path)).release()
 
 

@@ -271,7 +271,7 @@ async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path
 
 async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(tmp_path: Path) -> None:
     state, free = await DeviceState.open(tmp_path), threading.Event()
-    first = asyncio.create_task(state.run(lambda _: free.wait(10)))
+    first = asyncio.create_task(state.run(lambda _: free.wait(60)))
     await asyncio.sleep(0.01)  # the worker is busy
     calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
     await asyncio.sleep(0)
@@ -302,12 +302,12 @@ class Held:
 
     def _open(self, path: Path) -> sqlite3.Connection:
         self.begun.set()
-        assert self.free.wait(10)
+        assert self.free.wait(60)
         self.opened.append(_connect(path))
         return self.opened[0]
 
     def is_closed(self) -> bool:
-        _WORKER.submit(lambda: None).result(30)  # everything before it is done
+        _WORKER.submit(lambda: None).result(60)  # everything before it is done
         try:
             self.opened[0].execute("SELECT 1")
         except sqlite3.ProgrammingError:
@@ -320,7 +320,7 @@ def test_an_opening_that_is_cancelled_leaves_no_file_open(tmp_path: Path, monkey
 
     async def give_up() -> None:
         opening = asyncio.create_task(DeviceState.open(tmp_path))
-        await asyncio.to_thread(held.begun.wait, 30)
+        await asyncio.to_thread(held.begun.wait, 60)
         opening.cancel()
         await asyncio.wait((opening,))
         assert opening.cancelled()
@@ -339,7 +339,7 @@ def test_a_closing_that_is_cancelled_finishes_what_was_begun_and_leaves_no_file_
 
     async def give_up() -> list[asyncio.Task[int]]:
         state = await DeviceState.open(tmp_path)
-        first = asyncio.create_task(state.run(lambda _: busy.wait(10)))
+        first = asyncio.create_task(state.run(lambda _: busy.wait(60)))
         await asyncio.sleep(0.01)  # the worker is busy, and a second transaction waits
         calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
         await asyncio.sleep(0)

@@ -209,7 +209,7 @@ async def test_client_and_aggregator_survive_connections_that_break_all_the_time
                 await gateway.report(f"device-{number}", "survey", number % 2, timeout=0.01 if number else None)
                 if number % 7 == 0:
                     broker.drop()
-            assert await gateway.flush(timeout=30)
+            assert await gateway.flush(timeout=60)
         await asyncio.wait_for(complete.wait(), 60)
         assert (await aggregator.estimate("survey")).n == 60
         running.cancel()

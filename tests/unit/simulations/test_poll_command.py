@@ -133,7 +133,7 @@ ASK = ("poll", "Tea?", "--yes-no")
     ],
 )
 def test_a_mistake_is_one_line_with_its_remedy(tmp_path: Path, arguments: list[str], message: str) -> None:
-    shown = run(arguments, tmp_path, patience=20)
+    shown = run(arguments, tmp_path, patience=120)
     assert shown.code == 2
     assert shown.out == ""
     assert f"hush: {message}" in shown.err

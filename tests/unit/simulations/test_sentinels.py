@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import without_progress
 
 import hush
 from hush_common.domain import BitDomain, Coordinate, Domain, NumberDomain, VectorDomain
@@ -99,14 +100,14 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", [("simulate", "--engine", "bulk"), ("plan", "--epsilon", "1", "--error", "5")])
 def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-m", "hush", *command, "--csv", str(file), "--lower", "0", "--upper", "110", "--json"]
-    done = subprocess.run([*asked, "--header", "yes"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*asked, "--header", "yes"], capture_output=True, text=True, check=False, timeout=240)
     remedies = {
         "simulate": "if that is a code for a missing value, empty those cells (None) and set --missing drop",
         "plan": "if that is a code for a missing value, name it with --na, and write --missing drop",
     }
     warning, remedy = "WARNING: " * (command[0] == "simulate"), remedies[command[0]]
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [
+    assert without_progress(done.stderr).splitlines() == [
         f"hush: {warning}age: 40 of 283 rows have {code}, beyond the bounds; {remedy}" for code in (-99, 999)
     ]
     assert '"rows": 283' in done.stdout
