@@ -48,6 +48,8 @@ async def test_head_answers_with_the_status_and_the_headers_of_get(
     ):
         for place in places():
             got, head = await client.get(place), await client.head(place)
+            if told(head) != told(got):  # a page may say how old its figures are, in minutes
+                got = await client.get(place)
             assert (head.status_code, head.content) == (got.status_code, b""), place
             assert told(head) == told(got), place
             size = str(got.num_bytes_downloaded)
