@@ -27,6 +27,10 @@ TELLING = "from hush_simulations.display import progress; progress.EVERY_S = 0; 
 # The same with an estimate on the screen at each look, however long the one before took.
 LOOKING = "from hush_simulations.engines import live; live._LOOK_SHARE = 1e9; from hush.cli import main; main()"
 
+# The same that never has all its reports, so that a second Ctrl-C comes before the end.
+NEVER_DONE = f"import asyncio; from hush_simulations.engines import live; \
+live._Run._count = lambda *_: asyncio.sleep(3600); {TELLING}"
+
 
 def hush_process(*arguments: str) -> subprocess.CompletedProcess[str]:
     ended = subprocess.run([*HUSH, *arguments], capture_output=True, text=True, timeout=240, check=False)
@@ -245,7 +249,7 @@ def test_a_stopped_simulation_leaves_no_broker_and_after_ctrl_c_shows_what_is_th
 
 
 def test_a_second_ctrl_c_stops_at_once_and_shows_nothing() -> None:
-    command = [sys.executable, "-c", TELLING, "simulate", "--clients", "200000", "--engine", "memory"]
+    command = [sys.executable, "-c", NEVER_DONE, "simulate", "--clients", "200000", "--engine", "memory"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         while not counted(line_of(process.stderr)):
             assert process.poll() is None
