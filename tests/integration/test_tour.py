@@ -99,7 +99,7 @@ def test_the_error_is_that_of_a_mean_of_laplace_noise() -> None:
     assert [round(sensitivity, 2) for _, sensitivity in names["lines"]] == [11.99, 22.46, 32.93, 100.0]
     for one in names["runs"]:
         low, high = one.result.intervals["reporters"]
-        assert low < one.result.estimate.mean < high
+        assert abs(one.result.estimate.mean - one.truth["reporters"]) < 1.5 * (high - low)  # 5.9 deviations
 
 
 # ---- mechanism
