@@ -141,7 +141,8 @@ def _audit(audit: Audit, title: str, palette: Palette) -> "Figure":
             if one.declared is not None:
                 claimed = float(one.declared)
                 axes.plot([claimed] * 2, [place - 0.4, place + 0.4], color=palette.true, lw=2.5)
-        axes.plot([], [], "|", color=palette.true, ms=14, mew=2.5, label="claimed")
+        if any(one.declared is not None for one in audit.findings):
+            axes.plot([], [], "|", color=palette.true, ms=14, mew=2.5, label="claimed")
         axes.set_yticks(
             range(len(audit.findings)), [one.name.partition(",")[0].replace("_", " ") for one in audit.findings]
         )

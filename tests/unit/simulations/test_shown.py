@@ -163,6 +163,8 @@ def test_an_own_function_is_audited_as_such() -> None:
     leaking = hush.audit(lambda value: value, inputs=(0, 1), samples=300, epsilon=1)
     assert [one.verdict for one in leaking.violations] == ["violation"]
     assert "VIOLATION" in str(leaking)
+    signs = [{text.get_text() for text in audit.figure().legends[0].get_texts()} for audit in (honest, leaking)]
+    assert signs == [{"measured, at least"}, {"measured, at least", "claimed"}]  # nothing is claimed of the first
     with pytest.raises(hush.HushError, match="inputs: is missing"):
         hush.audit(lambda value: value)
     with pytest.raises(hush.HushError, match="task: says mechanism, epsilon and inputs itself"):
