@@ -141,6 +141,7 @@ class _Server:
                 self.port.set_exception(error)
 
     def stop(self) -> None:
+        self.port.cancel()  # a broker that does not listen yet sees it and ends
         if self._loop is not None and self._stopped is not None:
             with suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stopped.set)
@@ -152,8 +153,9 @@ class _Server:
         await broker.start()
         try:
             listener = await self._listen(broker)
-            self.port.set_result(listener.sockets[0].getsockname()[1])
-            await self._stopped.wait()
+            if self.port.set_running_or_notify_cancel():  # False: whoever started it has given up meanwhile
+                self.port.set_result(listener.sockets[0].getsockname()[1])
+                await self._stopped.wait()
             listener.close()  # no new client while the sessions end
         finally:
             await _shut_down(broker)

@@ -1,8 +1,10 @@
 import asyncio
 import logging
 import socket
+import threading
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,30 @@ async def test_its_port_is_free_again_afterwards() -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))
+
+
+async def test_a_start_that_is_given_up_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up, listen, begun = threading.Event(), asyncio.start_server, list[asyncio.Server]()
+
+    async def listen_late(*arguments: Any) -> asyncio.Server:  # noqa: ANN401 - those of asyncio
+        await asyncio.to_thread(given_up.wait, 60)
+        begun.append(await listen(*arguments))
+        return begun[0]
+
+    async def start() -> None:
+        async with embedded_broker():
+            pytest.fail("it was given up before")
+
+    monkeypatch.setattr(asyncio, "start_server", listen_late)
+    starting = asyncio.create_task(start())
+    await asyncio.sleep(0)  # its thread begins
+    starting.cancel()
+    for _ in range(3):
+        await asyncio.sleep(0)  # it stops, and waits for its thread
+    given_up.set()
+    await asyncio.wait((starting,))
+    assert starting.cancelled()
+    assert [server.is_serving() for server in begun] == [False]
 
 
 async def test_garbage_on_its_socket_reaches_neither_the_terminal_nor_the_other_clients(
