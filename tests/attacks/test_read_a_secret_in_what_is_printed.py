@@ -115,7 +115,7 @@ def takers(flag: str) -> list[str]:
     return [name for name, options in COMMANDS.items() if any(option.flag == flag for option in options)]
 
 
-def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False, patience: float = 5) -> Shown:
+def assert_hidden(one: Call, directory: Path, *secrets: str, stored: bool = False, patience: float = 120) -> Shown:
     """Call in a new directory below `directory`."""
     place = Path(mkdtemp(dir=directory))
     shown = call(one, place, stored=stored, patience=patience)
@@ -151,10 +151,11 @@ def hide_in_option(command: str, option: Option, tmp_path: Path) -> None:
         if option.width == 0:
             assert_hidden(bare.having(f"{option.flag}={told}", ""), tmp_path, told.strip("-x"))  # it takes no text
             continue
-        assert_hidden(bare.having(option.flag, (told,) * option.width), tmp_path, *secrets, stored=command == "report")
+        one, stored = bare.having(option.flag, (told,) * option.width), command == "report"
+        assert_hidden(one, tmp_path, *secrets, stored=stored, patience=5 if option.flag == "--timeout" else 120)
         if option.variable is not None:
             one = replace(bare, environment={option.variable: told})
-            assert_hidden(one, tmp_path, *secrets, stored=command == "report")
+            assert_hidden(one, tmp_path, *secrets, stored=stored)
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "conform"])  # which takes any number
