@@ -215,7 +215,7 @@ def blocks(task: Task) -> Iterator[Renderable]:
         ("reports stored", retention_rule(task)),
         ("answered by", answered_by(task)),
         ("memory", memory_words(task)),
-        ("digest", task.digest.hex(" ", 16)),  # so that it fits a narrow terminal
+        ("digest", task.digest.hex()),
     ]
     yield Facts([Fact(label, words) for label, words in rows if words])
     yield Sentence("")

@@ -82,6 +82,8 @@ _TIED = re.compile(
     rf"(?<=\d) (?=\d{{3}}\b|{_UNITS})|(?<=[±≤≥<>×]) (?=[-\w])|(?<=epsilon) (?=[\d≥])"  # noqa: RUF001
 )
 
+_DIGEST = re.compile(r"([0-9a-f]{32})([0-9a-f]{32})")
+
 
 @dataclass(frozen=True, slots=True)
 class Styled:
@@ -129,8 +131,8 @@ def width_of(text: str) -> int:
 def wrapped(cell: Cell, width: int) -> list[str]:
     """Return the lines of a text, each no wider than `width` unless a word is; at least one."""
     lines = [""]
-    for word in _words(cell):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
+    for gap, word in _words(cell):
+        joined = f"{lines[-1]}{gap}{word}" if lines[-1] else word
         if not lines[-1] or width_of(joined) <= width:
             lines[-1] = joined
         else:
@@ -140,11 +142,18 @@ def wrapped(cell: Cell, width: int) -> list[str]:
 
 def longest_word(cell: Cell) -> int:
     """Return the width below which a text cannot be broken."""
-    return max(map(width_of, _words(cell)), default=0)
+    return max((width_of(word) for _, word in _words(cell)), default=0)
 
 
-def _words(cell: Cell) -> list[str]:
-    return [word for word in _TIED.sub(TIE, _safe(cell)).split(" ") if word]
+def _words(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Yield what is not broken, after what stands before it in a line: a space, or nothing within a digest."""
+    for word in _TIED.sub(TIE, _safe(cell)).split(" "):
+        halves = _DIGEST.fullmatch(word)
+        if halves:
+            yield " ", halves[1]
+            yield "", halves[2]
+        elif word:
+            yield " ", word
 
 
 def _safe(cell: Cell) -> str:
@@ -247,6 +256,7 @@ _FEWEST = 12  # least columns of a text, so that it stays readable
 class Column:
     title: str
     right: bool = False  # numbers are aligned right and never broken, texts left
+    point: bool = False  # those of a column of numbers: at their decimal points
     named: bool = False  # of the first column: if its cells have separate lines, its title precedes a number
 
 
@@ -269,14 +279,27 @@ class Table:
 
     def lines(self, screen: Screen) -> list[str]:
         """Return the first layout that fits, or the last one."""
+        table = self._aligned()
         for gap in (_GAP, _SLIM_GAP):
-            if widths := self._widths(screen.width, gap, titles_whole=True):
-                return [*self._across(screen, widths, gap)]
-        if widths := self._widths(screen.width, _SLIM_GAP, titles_whole=False):
-            return [*self._across(screen, widths, _SLIM_GAP)]
-        if self.grouped and (lines := self._by_group(screen)):
+            if widths := table._widths(screen.width, gap, titles_whole=True):  # noqa: SLF001 - of this class
+                return [*table._across(screen, widths, gap)]  # noqa: SLF001
+        if widths := table._widths(screen.width, _SLIM_GAP, titles_whole=False):  # noqa: SLF001
+            return [*table._across(screen, widths, _SLIM_GAP)]  # noqa: SLF001
+        if self.grouped and (lines := table._by_group(screen)):  # noqa: SLF001
             return lines
         return [*self._stacked(screen)]
+
+    def _aligned(self) -> "Table":
+        """Return the table with blanks after the numbers of its columns with a `point`."""
+        rows = [list(row.cells) for row in self.rows]
+        for place in (place for place, column in enumerate(self.columns) if column.point):
+            numbers = [cells for cells in rows if cells and _is_figure(plain(cells[place]))]
+            most = max((_fraction(plain(cells[place])) for cells in numbers), default=0)
+            for cells in numbers:
+                blanks = TIE * (most - _fraction(plain(cells[place])))
+                cell = cells[place]
+                cells[place] = replace(cell, text=cell.text + blanks) if isinstance(cell, Styled) else cell + blanks
+        return replace(self, rows=[replace(row, cells=cells) for row, cells in zip(self.rows, rows, strict=True)])
 
     def _widths(self, width: int, gap: int, *, titles_whole: bool) -> list[int]:
         """Return the width of each column; none if they do not fit, or only with broken titles or texts."""
@@ -370,12 +393,12 @@ class Table:
 
     def _name(self, screen: Screen, row: Row) -> list[str]:
         """Return the cells of a row that name its group, in a sentence."""
-        first, *others = list(zip(self.columns, row.cells, strict=True))[: max(self.grouped, 1)]
-        column, cell = first
-        said = [f"{column.title} {plain(cell)}" if column.named and _is_figure(plain(cell)) else plain(cell)]
-        said += [f"{column.title} {plain(cell)}" for column, cell in others if plain(cell)]
+        named = list(zip(self.columns, row.cells, strict=True))[: max(self.grouped, 1)]
+        (column, name), *others = [(column, plain(cell).rstrip()) for column, cell in named]
+        said = [f"{column.title} {name}" if column.named and _is_figure(name) else name]
+        said += [f"{column.title} {text}" for column, text in others if text]
         margin = " " * self.indent
-        style = style_of(cell) or row.style or "bold"
+        style = style_of(row.cells[0]) or row.style or "bold"
         broken = wrapped(", ".join(said), screen.width - self.indent)
         return [margin + screen.paint(line, style) for line in broken]
 
@@ -404,6 +427,11 @@ class Table:
         for line in wrapped(cell, room - left):
             yield start + screen.paint(line, style)
             start = " " * (self.indent + _STEP + left)
+
+
+def _fraction(number: str) -> int:
+    """Return the columns from its decimal point on."""
+    return len(number) - len(number.partition(".")[0])
 
 
 def _is_figure(text: str) -> bool:

@@ -103,18 +103,12 @@ def list_(store: StoreOption, as_json: JsonOption = False) -> None:
         Row(
             [
                 str(fact["task"]),
-                _in_two(str(fact["digest"])),
-                *(str(fact[name]) for name in ("origin", "state", "owner", "n")),
+                *(str(fact[name]) for name in ("digest", "origin", "state", "owner", "n")),
             ]
         )
         for fact in facts
     ]
     show([Table([*columns, Column("reports", right=True)], rows)])
-
-
-def _in_two(digest: str) -> str:
-    """A digest that a narrow terminal can break."""
-    return bytes.fromhex(digest).hex(" ", 16)
 
 
 def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:

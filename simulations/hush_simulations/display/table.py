@@ -425,8 +425,6 @@ def _facts(place: str, value: object) -> Iterator[Fact]:
                 yield from _facts(f"{place}, {[*names, number][0]}", part)
         case list() | tuple():
             yield Fact(_place_words(place), _listed(value))
-        case str() if place.rpartition(" ")[2] == "digest":
-            yield Fact(_place_words(place), bytes.fromhex(value).hex(" ", 16))  # so that it fits a narrow terminal
         case _:
             yield Fact(_place_words(place), _text(value))
 

@@ -79,6 +79,34 @@ def test_a_table_that_fits_is_a_line_a_row_and_one_that_does_not_is_stacked() ->
     assert rendered([made], 30) == "  laplace\n      reporters   ± 12.4 cm\n      population  ± 14.2 cm\n"
 
 
+def test_decimal_points_stand_below_each_other_and_leave_no_blanks_elsewhere() -> None:
+    columns = [Column("epsilon", right=True, point=True, named=True), Column("±", right=True, point=True)]
+    rows = [Row(["0.25", "1 234.5"]), Row(["10", Styled("0.0915", "red")]), Row(), Row(["2", "none"])]
+    assert rendered([Table(columns, rows)], 40) == (
+        "  epsilon            ±\n"
+        "  ────────────────────\n"
+        "     0.25   1 234.5\n"
+        "    10          0.0915\n"
+        "\n"
+        "     2            none\n"
+    )
+    assert rendered([Table(columns, rows)], 18, wraps=True) == (
+        "  epsilon 0.25\n      ±  1 234.5\n  epsilon 10\n      ±  0.0915\n\n  epsilon 2\n      ±  none\n"
+    )
+    grouped = Table([*columns, Column("interval", right=True)], [Row([*row.cells, "1 to 2"]) for row in rows[:2]], 1)
+    assert [line.rstrip() for line in rendered([grouped], 28, wraps=True).splitlines() if "epsilon " in line] == [
+        "  epsilon 0.25",
+        "  epsilon 10",
+    ]
+
+
+def test_a_digest_is_one_word_where_there_is_room_and_two_halves_where_there_is_not() -> None:
+    digest = bytes(range(32)).hex()
+    assert wrapped(f"is {digest} now", 80) == [f"is {digest} now"]
+    assert wrapped(digest, 63) == [digest[:32], digest[32:]]
+    assert wrapped(f"{digest}00", 63) == [f"{digest}00"], "no digest"
+
+
 def test_a_group_of_rows_gets_its_name_on_a_line_of_its_own_before_it_is_stacked() -> None:
     columns = [Column("round", right=True, named=True), Column("about"), Column("interval", right=True)]
     made = Table(columns, [Row(["0", "reporters", "1 to 2"]), Row(["", "population", "0 to 3"])], grouped=1)
