@@ -8,7 +8,7 @@ from tools.readme_picture import drawn, shown
 def test_the_picture_shows_that_narrow_bounds_keep_the_error_above_the_line_of_the_noise() -> None:
     kept = drawn(PICTURE)
     assert isinstance(kept["texts"], list)
-    assert {"164 to 176 cm", "120 to 220 cm", "theory", "ε over all rounds", "error (rms), cm"} <= set(kept["texts"])
+    assert {"164 to 176 cm", "120 to 220 cm", "theory", "ε", "error (rms), cm"} <= set(kept["texts"])
     assert PICTURE.stat().st_size < 60_000
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LETTERS = 46  # of a heading
+_EDGE = 0.02  # where headings begin, of the width
 _HYPHEN = re.compile(r"(?<!\S)-(?=\d)")  # of a number below zero
 
 
@@ -40,11 +41,13 @@ def _drawn(
         figure = canvas(height + 0.25 * heading.count("\n"))
         axes = figure.subplots()
         draw(axes)
-        figure.suptitle(heading, x=0.02, ha="left", fontsize=14, fontweight="bold")
-        axes.set_title(about, fontsize=10.5, fontweight="normal", color=palette.faint)
+        figure.suptitle(heading, x=_EDGE, ha="left", fontsize=14, fontweight="bold")
+        subtitle = axes.set_title(about, fontsize=10.5, fontweight="normal", color=palette.faint)
         if columns:
             figure.legend(loc="outside lower left", ncols=columns, fontsize=10.5)
         finish(figure)
+        edge = figure.transFigure.transform((_EDGE, 0))
+        subtitle.set_x(axes.transAxes.inverted().transform(edge)[0])
     return figure
 
 
@@ -126,8 +129,10 @@ def _bars(axes: "Axes", rows: Sequence[tuple[str, float, str, str]]) -> None:
 
 def picture_of_audit(audit: Audit) -> Picture:
     """Return the epsilon that each mechanism claims, and the bound that its reports show."""
-    broken = len(audit.violations)
-    title = f"{broken} of {len(audit.findings)} claims are exceeded" if broken else "No claimed epsilon is exceeded"
+    broken, claims = len(audit.violations), sum(one.declared is not None for one in audit.findings)
+    title = "No claimed epsilon is exceeded" if claims else "Epsilon that the reports show"
+    if broken:
+        title = f"{broken} of {claims} claims {'is' if broken == 1 else 'are'} exceeded"
     shows = "For each mechanism a lower bound of the epsilon of its reports, next to the claimed epsilon."
     return Picture(title, shows, lambda palette: _audit(audit, title, palette))
 

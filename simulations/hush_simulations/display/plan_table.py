@@ -218,9 +218,10 @@ def goal_in_words(found: Feasibility) -> str:
 
 
 def _feasibility_table(found: Feasibility) -> Table:
-    columns = [Column("epsilon", right=True, named=True), Column("observer", right=True), Column("mechanism")]
+    epsilon = Column("epsilon", right=True, point=True, named=True)
+    columns = [epsilon, Column("observer", right=True), Column("mechanism")]
     if found.people is not None:
-        columns += [Column(f"± {target}", right=True) for target in (*TARGETS, "trusted")]
+        columns += [Column(f"± {target}", right=True, point=True) for target in (*TARGETS, "trusted")]
     columns.append(Column("people for the goal", right=True))
     return Table(columns, [_feasible_row(found, line) for line in found.lines])
 
@@ -277,7 +278,9 @@ def audit_blocks(findings: Sequence[Finding], confidence: float) -> Iterator[Ren
         yield Sentence("")
     chance = f"{significant(1 - Decimal(repr(confidence)), 2, scale=100)} %"
     together = " (all verdicts together)" if len(findings) > 1 else ""
-    yield Sentence(f"The probability of a false VIOLATION is at most {chance}{together}.", indent=0)
+    claims = any(one.declared is not None for one in findings)
+    mistake = "of a false VIOLATION" if claims else "that a measured epsilon is above the true one"
+    yield Sentence(f"The probability {mistake} is at most {chance}{together}.", indent=0)
     if any(one.verdict is not None and not one.is_violation for one in findings):
         yield Sentence(
             "Consistent is not a proof: it means that these reports show no more than the claimed epsilon.", indent=0

@@ -163,6 +163,9 @@ def test_an_own_function_is_audited_as_such() -> None:
     leaking = hush.audit(lambda value: value, inputs=(0, 1), samples=300, epsilon=1)
     assert [one.verdict for one in leaking.violations] == ["violation"]
     assert "VIOLATION" in str(leaking)
+    assert "The probability that a measured epsilon is above the true one is at most 1 %." in str(honest)
+    titles = [audit.figure().get_suptitle() for audit in (honest, leaking)]
+    assert titles == ["Epsilon that the reports show", "1 of 1 claims is exceeded"]
     signs = [{text.get_text() for text in audit.figure().legends[0].get_texts()} for audit in (honest, leaking)]
     assert signs == [{"measured, at least"}, {"measured, at least", "claimed"}]  # nothing is claimed of the first
     with pytest.raises(hush.HushError, match="inputs: is missing"):

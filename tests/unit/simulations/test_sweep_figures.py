@@ -1,5 +1,6 @@
 """Figures of a sweep draw its rows: every point, interval and line, in panels that share their axes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,16 @@ def points(axes: Axes) -> list[tuple[float, float, float, float]]:
 
 def test_epsilon_is_along_the_axis_devices_are_lines_and_mechanisms_are_panels() -> None:
     layout = layout_of(GRID)
-    assert (layout.axis, layout.logarithmic, layout.names) == ("ε over all rounds", True, ())
+    assert (layout.axis, layout.logarithmic, layout.names) == ("ε", True, ())
     assert [panel.title for panel in layout.panels] == ["laplace", "table"]
     assert [line.name for line in layout.panels[0].lines] == ["500 devices", "5 000 devices"]
     assert list(layout.panels[1].lines[1].at) == [0.5, 1, 4]
     assert [cell[0].cell for cell in layout.panels[1].lines[1].cells] == [9, 10, 11]
+
+
+def test_epsilon_of_several_rounds_is_over_all_of_them() -> None:
+    weekly = replace(GRID, rows=tuple(replace(one, rounds=4) for one in GRID.rows))
+    assert layout_of(weekly).axis == "ε over all rounds"
 
 
 def test_every_error_is_a_point_with_its_interval_beside_the_line_of_theory() -> None:
