@@ -98,8 +98,12 @@ def test_every_number_of_the_document_is_there_at_every_width(name: str) -> None
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_no_width_has_a_figure_that_another_one_has_not(name: str) -> None:
-    first, *others = [{value for value, _ in figures(screen(name, width))} for width in WIDTHS]
+    shown = (_HALVES.sub(r"\1\2", screen(name, width)) for width in WIDTHS)
+    first, *others = [{value for value, _ in figures(text)} for text in shown]
     assert all(other == first for other in others)
+
+
+_HALVES = re.compile(r"([0-9a-f]{32})\n +([0-9a-f]{32})\b")  # of a digest, whose digits are no figure
 
 
 def test_a_number_that_is_missing_would_be_noticed() -> None:

@@ -39,7 +39,7 @@ def test_check_says_what_a_task_costs_and_brings(tmp_path: Path) -> None:
         "an observer who was 50/50 between two values becomes at most 73.2 % sure",
         "100 ± 27.7 cm 27.7 %",
         "10 000 ± 2.77 cm 2.77 %",
-        f"digest {make_task(HEIGHTS).digest.hex(' ', 16)}",
+        f"digest {make_task(HEIGHTS).digest.hex()}",
     ):
         assert line in squeezed(result.stdout)
     assert result.stderr == ""
