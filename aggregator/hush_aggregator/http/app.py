@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from typing import cast
@@ -189,7 +189,10 @@ class _Server(uvicorn.Server):
 
 
 async def serve_http(app: FastAPI, listener: socket.socket) -> None:
-    """Answer requests until cancelled, then finish pending ones within a second. Closes the socket."""
+    """Answer requests until cancelled, then finish pending ones within a second, even if cancelled again.
+
+    Closes the socket.
+    """
     for name in (
         "uvicorn.error",
         "uvicorn.access",
@@ -220,4 +223,6 @@ async def serve_http(app: FastAPI, listener: socket.socket) -> None:
             finally:
                 app.state.feed.end()  # streams of events do not end by themselves
                 server.should_exit = True
-                await asyncio.wait({running})
+                while not running.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait({running})

@@ -95,6 +95,22 @@ async def test_streams_end_with_the_service(path: Path) -> None:
             assert [line async for line in lines][-1:] in ([], [""])  # it ends, and is not cut
 
 
+async def test_a_service_that_is_ended_twice_ends_its_streams_and_closes_its_socket_last(path: Path) -> None:
+    async with serving(path) as (client, running, _), client.stream("GET", "/v1/events") as stream:
+        lines = stream.aiter_lines()
+        await event(lines)
+        (server,) = (task for task in asyncio.all_tasks() if task.get_name() == "hush-http")
+        for _ in range(2):
+            running.cancel()
+            for _ in range(3):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            assert [line async for line in lines][-1:] in ([], [""])  # it ends, and is not cut
+            await asyncio.wait({running, server})
+        assert running.cancelled()
+        assert server.exception() is None
+
+
 async def test_a_stream_that_its_reader_has_left_is_noticed(path: Path) -> None:
     async with serving(path) as (client, _, feed):
         async with client.stream("GET", "/v1/events") as stream:
