@@ -56,7 +56,7 @@ coverage: $(VENV)/dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-PYLINT = $(BIN)/pylint --score=no common/hush* client/hush* aggregator/hush* simulations/hush* docs/tour/hush_tour docs/attacks/hush_attacks
+PYLINT = $(BIN)/pylint --jobs=2 --score=no common/hush* client/hush* aggregator/hush* simulations/hush* docs/tour/hush_tour docs/attacks/hush_attacks
 
 # The two slow ones run at the same time.
 lint: $(VENV)/dev
