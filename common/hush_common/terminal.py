@@ -146,7 +146,7 @@ def longest_word(cell: Cell) -> int:
 
 
 def _words(cell: Cell) -> Iterator[tuple[str, str]]:
-    """Yield what is not broken, after what stands before it in a line: a space, or nothing within a digest."""
+    """Yield unbreakable parts, each after its separator: a space, or nothing inside a digest."""
     for word in _TIED.sub(TIE, _safe(cell)).split(" "):
         halves = _DIGEST.fullmatch(word)
         if halves:
@@ -256,7 +256,7 @@ _FEWEST = 12  # least columns of a text, so that it stays readable
 class Column:
     title: str
     right: bool = False  # numbers are aligned right and never broken, texts left
-    point: bool = False  # those of a column of numbers: at their decimal points
+    point: bool = False  # numbers are aligned at their decimal points
     named: bool = False  # of the first column: if its cells have separate lines, its title precedes a number
 
 
@@ -279,24 +279,25 @@ class Table:
 
     def lines(self, screen: Screen) -> list[str]:
         """Return the first layout that fits, or the last one."""
-        table = self._aligned()
+        return self._aligned()._in_columns(screen) or [*self._stacked(screen)]  # noqa: SLF001 - of this class
+
+    def _in_columns(self, screen: Screen) -> list[str]:
+        """Return the first layout in columns that fits, or nothing."""
         for gap in (_GAP, _SLIM_GAP):
-            if widths := table._widths(screen.width, gap, titles_whole=True):  # noqa: SLF001 - of this class
-                return [*table._across(screen, widths, gap)]  # noqa: SLF001
-        if widths := table._widths(screen.width, _SLIM_GAP, titles_whole=False):  # noqa: SLF001
-            return [*table._across(screen, widths, _SLIM_GAP)]  # noqa: SLF001
-        if self.grouped and (lines := table._by_group(screen)):  # noqa: SLF001
-            return lines
-        return [*self._stacked(screen)]
+            if widths := self._widths(screen.width, gap, titles_whole=True):
+                return [*self._across(screen, widths, gap)]
+        if widths := self._widths(screen.width, _SLIM_GAP, titles_whole=False):
+            return [*self._across(screen, widths, _SLIM_GAP)]
+        return self._by_group(screen) if self.grouped else []
 
     def _aligned(self) -> "Table":
-        """Return the table with blanks after the numbers of its columns with a `point`."""
+        """Return the table with its numbers padded so that their decimal points align."""
         rows = [list(row.cells) for row in self.rows]
         for place in (place for place, column in enumerate(self.columns) if column.point):
             numbers = [cells for cells in rows if cells and _is_figure(plain(cells[place]))]
-            most = max((_fraction(plain(cells[place])) for cells in numbers), default=0)
+            most = max((_fraction_width(plain(cells[place])) for cells in numbers), default=0)
             for cells in numbers:
-                blanks = TIE * (most - _fraction(plain(cells[place])))
+                blanks = TIE * (most - _fraction_width(plain(cells[place])))
                 cell = cells[place]
                 cells[place] = replace(cell, text=cell.text + blanks) if isinstance(cell, Styled) else cell + blanks
         return replace(self, rows=[replace(row, cells=cells) for row, cells in zip(self.rows, rows, strict=True)])
@@ -429,8 +430,8 @@ class Table:
             start = " " * (self.indent + _STEP + left)
 
 
-def _fraction(number: str) -> int:
-    """Return the columns from its decimal point on."""
+def _fraction_width(number: str) -> int:
+    """Return the width of a number from its decimal point on."""
     return len(number) - len(number.partition(".")[0])
 
 

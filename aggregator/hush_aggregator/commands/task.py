@@ -99,15 +99,7 @@ def list_(store: StoreOption, as_json: JsonOption = False) -> None:
         print(json.dumps({"v": 1, "tasks": facts}, indent=2))
         return
     columns = [Column("task"), Column("digest"), Column("given by"), Column("state"), Column("published by")]
-    rows = [
-        Row(
-            [
-                str(fact["task"]),
-                *(str(fact[name]) for name in ("digest", "origin", "state", "owner", "n")),
-            ]
-        )
-        for fact in facts
-    ]
+    rows = [Row([str(fact[name]) for name in ("task", "digest", "origin", "state", "owner", "n")]) for fact in facts]
     show([Table([*columns, Column("reports", right=True)], rows)])
 
 

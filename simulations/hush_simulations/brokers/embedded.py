@@ -141,7 +141,7 @@ class _Server:
                 self.port.set_exception(error)
 
     def stop(self) -> None:
-        self.port.cancel()  # a broker that does not listen yet sees it and ends
+        self.port.cancel()  # a broker that is still starting then ends by itself
         if self._loop is not None and self._stopped is not None:
             with suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stopped.set)
@@ -153,7 +153,7 @@ class _Server:
         await broker.start()
         try:
             listener = await self._listen(broker)
-            if self.port.set_running_or_notify_cancel():  # False: whoever started it has given up meanwhile
+            if self.port.set_running_or_notify_cancel():  # False if the caller no longer waits for the port
                 self.port.set_result(listener.sockets[0].getsockname()[1])
                 await self._stopped.wait()
             listener.close()  # no new client while the sessions end

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LETTERS = 46  # of a heading
-_EDGE = 0.02  # where headings begin, of the width
+_EDGE = 0.02  # left edge of headings, as a share of the width
 _HYPHEN = re.compile(r"(?<!\S)-(?=\d)")  # of a number below zero
 
 
@@ -130,9 +130,10 @@ def _bars(axes: "Axes", rows: Sequence[tuple[str, float, str, str]]) -> None:
 def picture_of_audit(audit: Audit) -> Picture:
     """Return the epsilon that each mechanism claims, and the bound that its reports show."""
     broken, claims = len(audit.violations), sum(one.declared is not None for one in audit.findings)
-    title = "No claimed epsilon is exceeded" if claims else "Epsilon that the reports show"
     if broken:
         title = f"{broken} of {claims} claims {'is' if broken == 1 else 'are'} exceeded"
+    else:
+        title = "No claimed epsilon is exceeded" if claims else "Epsilon that the reports show"
     shows = "For each mechanism a lower bound of the epsilon of its reports, next to the claimed epsilon."
     return Picture(title, shows, lambda palette: _audit(audit, title, palette))
 

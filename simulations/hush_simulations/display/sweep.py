@@ -84,7 +84,7 @@ def layout_of(result: SweepResult) -> FigureLayout:
         panels.setdefault(title, {}).setdefault(line, []).append(cell)
     return FigureLayout(
         along,
-        _axis_label(along, rounds=max(row.rounds for row in result.rows)),
+        _axis_label(along, has_rounds=any(row.rounds > 1 for row in result.rows)),
         bool(places) and min(places.values()) > 0 and max(places.values()) >= _LOG_FROM * min(places.values()),
         () if places else tuple(value_label(along, value, cells[0][0]) for value in ticks),
         tuple(
@@ -133,10 +133,10 @@ def _places(name: str, values: Sequence[Parameter]) -> dict[Parameter, float]:
     return {} if any(isinstance(value, bool) for value in values) else found
 
 
-def _axis_label(name: str, rounds: int) -> str:
+def _axis_label(name: str, *, has_rounds: bool) -> str:
     last = name.rpartition(".")[2]
     if last == "epsilon":
-        return "ε over all rounds" if rounds > 1 else "ε"
+        return "ε over all rounds" if has_rounds else "ε"
     if _is_clients(name):
         return "devices"
     if _is_share_of_liars(name):
