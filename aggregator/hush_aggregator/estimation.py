@@ -5,19 +5,12 @@
 import asyncio
 import logging
 import os
-import pickle
-import queue
-import signal
-import subprocess
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol, Self
+from typing import Protocol, Self, cast
 
 import numpy as np
 
@@ -26,6 +19,7 @@ from hush_aggregator.estimate.estimates import finite_only
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.logs import fields
 from hush_aggregator.tally import Tally
+from hush_common.child_python import ChildPython, Parent
 from hush_common.task import Task, decode_task
 
 CRASHED = "crashed"
@@ -114,7 +108,7 @@ def _place(error: Exception) -> str:
     return f"in {Path(last.filename).name}, line {last.lineno}"
 
 
-_COMMAND = (sys.executable, "-P", "-c", "from hush_aggregator.estimation import work; work()")
+_PROGRAM = "from hush_aggregator.estimation import work; work()"
 _LOG = logging.getLogger("hush.aggregator")
 _START_S = 60.0
 _DONE = "done"  # after the last answer to a request
@@ -197,93 +191,37 @@ class ProcessEstimator:
             self._idle.remove(process)
 
 
-class _Process:
-    """One process, and the two pipes to it. `greeted` and `ask` block until it is heard or ended."""
+class _Process(ChildPython):
+    """One process. `greeted` and `ask` block until it is heard or ended."""
 
     def __init__(self) -> None:
-        # It finds what this process found, in the same order. A signal to the group of this process is not for it:
-        # Ctrl-C must not end an estimate that the last release still waits for.
-        path = os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
-        self._process = subprocess.Popen(  # noqa: S603 - the command is a constant
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None  # noqa: S101 - for the type checker
-        assert self._process.stdout is not None  # noqa: S101
-        self._requests, self._answers = self._process.stdin, self._process.stdout
-        self._broken = False
-
-    @property
-    def alive(self) -> bool:
-        return not self._broken and self._process.poll() is None
+        super().__init__(_PROGRAM)
 
     def greeted(self) -> bool:
         """Wait until it says that it is there; False if it ended before."""
-        return self._hear() is True
+        return self.hear() is True
 
     def ask(self, asked: Sequence[EstimateInput], confidence: float, made: list[Estimate | Failure]) -> None:
         """See `Estimator.many`. If the process ends, so does the estimate at hand."""
-        try:
-            pickle.dump(([(task.payload, tally) for task, tally in asked], confidence), self._requests)
-            self._requests.flush()
-        except OSError:
-            self._broken = True
-        while (heard := None if self._broken else self._hear()) != _DONE:
+        self.send(([(task.payload, tally) for task, tally in asked], confidence))
+        while (heard := self.hear()) != _DONE:
             if not isinstance(heard, Estimate | Failure):
-                self._broken = True
                 made.append(Failure(CRASHED, "its process ended"))
                 return
             made.append(heard)
 
-    def _hear(self) -> object:
-        try:
-            return pickle.load(self._answers)  # noqa: S301 - from a process of one's own, by a private pipe
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
-            self._broken = True
-            return None
-
-    def end(self) -> None:
-        """End it, whatever it does; a caller that waits for it is notified at once."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._requests, self._answers):
-            with suppress(OSError):  # what was not sent need not be
-                pipe.close()
-
 
 def work() -> None:
     """Make estimates in this process, for the one that started it, until that one ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a service manager sends them to all; the parent says when to end
-        signal.signal(number, signal.SIG_IGN)
+    parent = Parent()
     if hasattr(os, "nice"):
         os.nice(_NICER)
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what is printed must not come among the answers
-    asked: queue.SimpleQueue[tuple[list[tuple[bytes, Tally]], float]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True, name="hush-listen").start()
-    _answer(answers, True)
-    while True:
-        items, confidence = asked.get()
+    parent.answer(True)
+    for request in parent.requests():
+        items, confidence = cast("tuple[list[tuple[bytes, Tally]], float]", request)
         until = time.monotonic() + BATCH_S
         for payload, tally in items:
-            _answer(answers, try_estimate(decode_task(payload), tally, confidence))
+            parent.answer(try_estimate(decode_task(payload), tally, confidence))
             if time.monotonic() >= until:
                 break
-        _answer(answers, _DONE)
-
-
-def _listen(requests: IO[bytes], asked: "queue.SimpleQueue[tuple[list[tuple[bytes, Tally]], float]]") -> None:
-    """Hear that the parent ended even in the middle of an estimate, so that none outlives the service."""
-    with suppress(EOFError, OSError):
-        while True:
-            asked.put(pickle.load(requests))  # noqa: S301 - from the parent, by a private pipe
-    os._exit(0)
-
-
-def _answer(answers: IO[bytes], answer: object) -> None:
-    with suppress(OSError):  # nobody listens any more: `_listen` ends this process
-        pickle.dump(answer, answers)
-        answers.flush()
+        parent.answer(_DONE)

@@ -1,6 +1,8 @@
 """`hush.sweep`: the same figures with any number of workers, kept cell by cell, and gone on with after any stop."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -132,6 +134,20 @@ def test_a_scenario_of_each_kind_is_swept(tmp_path: Path) -> None:
     done = swept(tmp_path, {"scenario": list(hush.SCENARIOS), "population.clients": [40]}, trials=3)
     assert done.cells == len(hush.SCENARIOS)
     assert {row.parameters["scenario"] for row in done.rows} == set(hush.SCENARIOS)
+
+
+@pytest.mark.long
+def test_workers_of_a_script_without_a_main_guard_run_nothing_of_it(tmp_path: Path) -> None:
+    script = tmp_path / "my study.py"
+    script.write_text(
+        "import hush\nprint('begins')\n"
+        "done = hush.sweep({'task.epsilon': [1, 2]}, out='out', trials=2, seed=7, workers=2)\nprint(len(done.rows))\n",
+        encoding="utf-8",
+    )
+    ran = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split()[0] == "begins"
+    assert ran.stdout.count("begins") == 1
 
 
 def test_the_command_and_the_function_refuse_workers_with_a_cluster_each_in_its_own_words(tmp_path: Path) -> None:

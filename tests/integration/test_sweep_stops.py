@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -71,8 +70,8 @@ def before_a_rename():
 
 def inside_a_cell():
     make = worker.evaluate_cell
-    def cut(work, wanted):
-        rows = make(work, wanted)
+    def cut(work):
+        rows = make(work)
         if work.number == 4:
             die()
         return rows
@@ -184,8 +183,9 @@ def test_a_worker_that_is_killed_is_told_and_the_rest_is_made_afterwards(
 ) -> None:
     def kill(made: int, _: int) -> None:
         if made == 1:
-            for child in active_children():
-                os.kill(child.pid or 0, signal.SIGKILL)
+            for child in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split():
+                if b"sweeps.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    os.kill(int(child), signal.SIGKILL)
 
     with pytest.raises(HushError, match="a worker ended before its cell was made, perhaps for lack of memory; run it"):
         swept(tmp_path, workers=2, progress=kill)
@@ -244,21 +244,19 @@ def test_ctrl_c_keeps_what_is_made_and_says_how_to_go_on(
 
 
 SLOW_START = """
-import sys, time
-from multiprocessing import util
+import subprocess, sys, time
 
-if "--multiprocessing-fork" in sys.orig_argv:
-    open(f"started.{sys.orig_argv[-2][-1]}{id(sys)}", "w").close()
+if any("sweeps.worker" in word for word in sys.orig_argv):
+    open(f"started.{id(sys)}", "w").close()
     time.sleep(2)
 else:
-    start = util.spawnv_passfds
+    start = subprocess.Popen._execute_child
 
     def slow_start(*words):
-        process = start(*words)
+        start(*words)
         time.sleep(1)  # the worker is there, and waits for what it has to know
-        return process
 
-    util.spawnv_passfds = slow_start
+    subprocess.Popen._execute_child = slow_start
 """
 
 

@@ -309,9 +309,10 @@ class Opened:
         self.how: list[str] = []
 
     def __call__(self, command: list[str]) -> int:
-        assert command[1:3] == ["-m", "marimo"]
-        self.how.append(command[3])
-        self.paths.append(Path(command[4]).resolve())
+        assert command[1] == "-P"
+        assert "'marimo'" in command[3]
+        self.how.append(command[4])
+        self.paths.append(Path(command[5]).resolve())
         return 0
 
 
@@ -324,13 +325,13 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
 
 
 def test_what_is_opened_is_a_copy_in_this_directory_and_keeps_what_is_changed(tmp_path: Path, opened: Opened) -> None:
-    copy, installed = tmp_path / "tour-notes.py", chapter("notes").path
+    copy, installed = tmp_path / "tour-notes" / "notes.py", chapter("notes").path
     first = run_cli("notes", "--edit")
-    assert first.output == "hush: opening tour-notes.py, a copy of the chapter; your changes are saved in it\n"
+    assert first.output == "hush: opening tour-notes/notes.py, a copy of the chapter; your changes are saved in it\n"
     assert copy.read_bytes() == installed.read_bytes()
     copy.write_text("changed", encoding="utf-8")
     again = run_cli("notes", "--edit")
-    assert again.output == "hush: opening tour-notes.py with your changes; delete it to start again\n"
+    assert again.output == "hush: opening tour-notes/notes.py with your changes; delete it to start again\n"
     assert copy.read_text(encoding="utf-8") == "changed"
     assert [first.exit_code, again.exit_code] == [0, 0]
     assert opened.paths == [copy, copy] != [installed, installed]
@@ -357,8 +358,8 @@ def test_a_copy_can_be_written_whatever_the_mode_of_the_installed_file(
     (installed / "notes.py").chmod(0o444)
     monkeypatch.setattr("hush_tour.contents._FOLDER", installed)
     run_cli("notes", "--edit")
-    assert opened.paths == [tmp_path / "tour-notes.py"]
-    assert (tmp_path / "tour-notes.py").stat().st_mode & 0o200
+    assert opened.paths == [tmp_path / "tour-notes" / "notes.py"]
+    assert (tmp_path / "tour-notes" / "notes.py").stat().st_mode & 0o200
 
 
 def test_where_no_copy_can_be_written_nothing_is_opened(
@@ -369,7 +370,7 @@ def test_where_no_copy_can_be_written_nothing_is_opened(
 
     monkeypatch.setattr(Path, "open", refuse)
     ended = run_cli("notes", "--edit")
-    words = f"cannot write tour-notes.py in {tmp_path} (Permission denied); change to a directory that you can write to"
+    words = f"cannot write tour-notes/notes.py in {tmp_path} (Permission denied); change to a directory that you"
     assert isinstance(ended.exception, OptionError)
     assert words in str(ended.exception)
     assert opened.paths == []
@@ -413,7 +414,7 @@ def started(directory: Path, *options: str) -> str:
 def test_marimo_itself_edits_the_copy(tmp_path: Path) -> None:
     page = started(tmp_path, "--edit")
     (name,) = re.findall("<marimo-filename[^>]*>(.+)</marimo-filename>", page)
-    assert tmp_path / name == tmp_path / "tour-notes.py"
+    assert tmp_path / name == tmp_path / "tour-notes" / "notes.py"
     assert str(chapter("notes").path) not in page
 
 

@@ -34,6 +34,7 @@ from hush_aggregator.logs import LogFormat, fields, logging_to
 from hush_aggregator.metrics import MetricValues
 from hush_aggregator.service_metrics import ProcessFigures
 from hush_common.aio import Backoff
+from hush_common.child_python import python_command
 
 _LOG = logging.getLogger("hush.aggregator")
 _PROGRAM = "from hush_aggregator.http.process import main; main()"
@@ -109,7 +110,7 @@ class HttpProcess:
             with there:
                 numbers = self._listener.fileno(), there.fileno()
                 process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-c", _PROGRAM, *map(str, numbers)),
+                    *python_command(_PROGRAM, *map(str, numbers)),
                     pass_fds=numbers,
                     stdin=subprocess.DEVNULL,
                 )

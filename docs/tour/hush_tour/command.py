@@ -1,16 +1,16 @@
 """`hush tour`: a chapter for each document that hush was created from."""
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from hush_common.child_python import python_command
 from hush_common.errors import MissingExtraError, OptionError
 from hush_common.suggestion import meant
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
-from hush_tour.contents import CHAPTERS, Chapter
+from hush_tour.contents import CHAPTERS, MARIMO, Chapter
 from hush_tour.exercises import EXERCISES
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -26,7 +26,8 @@ def tour(
         typer.Option("--open", help="Open it in a browser, with sliders; nothing is written."),
     ] = False,
     edit: Annotated[
-        bool, typer.Option("--edit", help="Copy it here as tour-CHAPTER.py, and open that as a notebook to change.")
+        bool,
+        typer.Option("--edit", help="Copy it to tour-CHAPTER/CHAPTER.py, and open that as a notebook to change."),
     ] = False,
     answer: Annotated[
         float | None, typer.Option(metavar="NUMBER", help="Check an answer to the exercise of the chapter.")
@@ -60,18 +61,21 @@ def tour(
         note(
             f"opening the chapter {found.name} to read; hush tour {found.name} --edit opens a copy that you can change"
         )
-    words = ["edit", str(_copied(found))] if edit else ["run", str(found.path)]
-    raise typer.Exit(subprocess.call([sys.executable, "-m", "marimo", *words]))  # noqa: S603 - our own interpreter
+    words = ("edit", str(_copied(found))) if edit else ("run", str(found.path))
+    raise typer.Exit(subprocess.call(python_command(MARIMO, *words)))  # noqa: S603 - our own interpreter
 
 
 def _copied(found: Chapter) -> Path:
-    """Copy a chapter into the working directory, because a notebook saves changes in its file.
+    """Copy a chapter into a directory here, because a notebook saves changes in its file.
+
+    The directory is for the copy alone: marimo lets a notebook import modules from where it is, before all others.
 
     Raises:
         OptionError: the copy cannot be written.
     """
-    path = Path(f"tour-{found.name}.py")
+    path = Path(f"tour-{found.name}") / f"{found.name}.py"
     try:
+        path.parent.mkdir(exist_ok=True)
         with path.open("xb") as file:
             file.write(found.path.read_bytes())
     except FileExistsError:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+MARIMO = "import runpy; runpy.run_module('marimo', run_name='__main__', alter_sys=True)"
+"""The program of marimo, for another Python."""
+
 _FOLDER = Path(__file__).with_name("chapters")
 
 

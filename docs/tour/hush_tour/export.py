@@ -1,12 +1,12 @@
 """Export chapters as Markdown, with pictures for light and dark backgrounds, and as Jupyter notebooks."""
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hush_common.child_python import python_command
 from hush_simulations.display.style import DARK, LIGHT
-from hush_tour.contents import Chapter
+from hush_tour.contents import MARIMO, Chapter
 from hush_tour.prose import Plot, Prose
 
 
@@ -34,7 +34,6 @@ def write_notebook(chapter: Chapter, folder: Path) -> Path:
     """
     path = folder / f"{chapter.name}.ipynb"
     options = ["--include-outputs", "--force", "--output", str(path)]
-    subprocess.run(  # noqa: S603 - our own interpreter and file
-        [sys.executable, "-m", "marimo", "--quiet", "export", "ipynb", str(chapter.path), *options], check=True
-    )
+    command = python_command(MARIMO, "--quiet", "export", "ipynb", str(chapter.path), *options)
+    subprocess.run(command, check=True)  # noqa: S603 - our own interpreter and file
     return path

@@ -88,8 +88,8 @@ def sweep(options: SweepOptions) -> SweepResult:  # noqa: D417 - its arguments a
             fresh one.
         confidence: of the intervals; 0.95 if left out.
         draw: "tally" draws the sums of all reports of a trial at once, "devices" every report; "auto" the former.
-        workers: processes of this machine that make cells; 1 if left out. The result is the same with any number. (On a
-            system that starts processes afresh, a script calls this below `if __name__ == "__main__":`.)
+        workers: processes of this machine that make cells; 1 if left out. The result is the same with any number.
+            They run no code of the script, which needs no `if __name__ == "__main__":`.
         dask: address of the scheduler of a Dask cluster that makes them, "tcp://scheduler:8786".
         resume: whether `out` may have cells of this sweep already.
         progress: called with how many cells are made, and how many there are.

@@ -46,7 +46,7 @@ from hush_simulations.engines.bulk.engine import (
     shares_of,
     tallies_have_law,
 )
-from hush_simulations.engines.experiment import Experiment, StoppedError, bulk_experiment
+from hush_simulations.engines.experiment import Experiment, bulk_experiment
 from hush_simulations.results.run import Score, mean_of_rounds, score_of_truth
 from hush_simulations.scenarios.behaviour import STEADY, Panel
 from hush_simulations.scenarios.population import Independent, Population
@@ -234,14 +234,14 @@ _JOINT = "joint_"
 _ESTIMATED_TOGETHER = 256  # trials; intervals of more need much memory
 
 
-def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> list[SweepRow]:
-    """Return the rows of a cell; raise StoppedError if `wanted`, called before each trial, returns False."""
+def evaluate_cell(work: CellWork) -> list[SweepRow]:
+    """Return the rows of a cell."""
     experiment = experiment_of(work)
     task = experiment.task
     scopes = {LAST: _Scope(), TOGETHER: _Scope()}
     means = [experiment.mean(number) for number in range(task.rounds)]
 
-    for trial, last in _estimated(trials_of(work, experiment), experiment, work.confidence, wanted):
+    for trial, last in _estimated(trials_of(work, experiment), experiment, work.confidence):
         together = combine(task, trial.tallies, work.confidence)
         scopes[LAST].add(last, score_of_truth(task.domain, last, trial.truth, means[-1]))
         if together is not None:
@@ -253,27 +253,17 @@ def evaluate_cell(work: CellWork, wanted: Callable[[], bool] = lambda: True) -> 
     return [row for name, scope in scopes.items() for row in scope.rows(work, task, name, theory)]
 
 
-def _estimated(
-    trials: Iterator[Trial], experiment: Experiment, confidence: float, wanted: Callable[[], bool]
-) -> Iterator[tuple[Trial, Estimate]]:
+def _estimated(trials: Iterator[Trial], experiment: Experiment, confidence: float) -> Iterator[tuple[Trial, Estimate]]:
     """Yield each trial with the estimate of its last round; equal tallies are estimated once."""
     known: dict[Tally, int] = {}  # the number of its estimate
     estimates: list[Estimate] = []
-    while some := list(_while(wanted, islice(trials, _ESTIMATED_TOGETHER))):
+    while some := list(islice(trials, _ESTIMATED_TOGETHER)):
         places = [known.setdefault(trial.tallies[-1], len(known)) for trial in some]
         new = list(islice(known, len(estimates), None))
         made = estimate_tallies(experiment.task, new, confidence)
         estimates += (drawn_part(experiment.task, one, experiment.drawing) for one in made)
         for trial, place in zip(some, places, strict=True):
             yield trial, estimates[place]
-
-
-def _while(wanted: Callable[[], bool], trials: Iterator[Trial]) -> Iterator[Trial]:
-    """Yield trials until they are not wanted; then raise StoppedError."""
-    for trial in trials:
-        if not wanted():
-            raise StoppedError
-        yield trial
 
 
 @dataclass(slots=True)

@@ -1,14 +1,12 @@
 """Simulate the cells of a sweep: in this process, in several, or on a Dask cluster. The results are the same."""
 
-import multiprocessing
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, closing
 from dataclasses import asdict
+from queue import SimpleQueue
 
+from hush_common.child_python import ChildPython
 from hush_common.errors import HushError
 from hush_simulations.engines.cluster import Cluster
 from hush_simulations.sweeps.cell import CellWork, FinishedCell, versions_here
@@ -16,7 +14,7 @@ from hush_simulations.sweeps.directory import SweepDirectory
 from hush_simulations.sweeps.evaluation import experiment_of
 from hush_simulations.sweeps.result import SweepResult
 from hush_simulations.sweeps.sweep import Sweep
-from hush_simulations.sweeps.worker import begin, make_cell
+from hush_simulations.sweeps.worker import WORKER, make_cell
 
 Progress = Callable[[int, int], object]
 """Called with the number of finished cells, and of all."""
@@ -78,47 +76,39 @@ def _made(
 
 def _in_processes(works: Sequence[CellWork], workers: int) -> Iterator[tuple[int, FinishedCell]]:
     """Make cells in new processes, which end when this one does."""
-    context = multiprocessing.get_context("spawn")
-    stopped = context.Event()
-    pool = ProcessPoolExecutor(min(workers, len(works)), context, begin, (stopped,))
-    try:
-        with _interrupt_held_back():
-            futures = [pool.submit(make_cell, work) for work in works]
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(min(workers, len(works))))
+        idle: SimpleQueue[ChildPython] = SimpleQueue()
+
+        def make(work: CellWork) -> tuple[int, FinishedCell]:
+            child = idle.get()
+            try:
+                return _made_by(child, work)
+            finally:
+                idle.put(child)
+
+        for _ in range(min(workers, len(works))):
+            idle.put(stack.enter_context(ChildPython(WORKER)))
+        futures = [pool.submit(make, work) for work in works]
+        stack.callback(lambda: [future.cancel() for future in futures])
         for future in as_completed(futures):
             yield future.result()
-    except BrokenProcessPool as error:
-        raise HushError(
-            "a worker ended before its cell was made, perhaps for lack of memory; "
-            "run it again with fewer workers: finished cells are kept"
-        ) from error
-    finally:
-        stopped.set()
-        pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait until the block ends. Processes that it starts never receive it, not even while they begin.
-
-    They inherit the mask. This process needs a handler too: where a thread of a library, without the mask, takes the
-    signal, Python raises in the main thread.
-    """
-    arrived: list[int] = []
-    handler = signal.getsignal(signal.SIGINT)
-    notes = handler is not None and threading.current_thread() is threading.main_thread()
-    if notes:
-        signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
-    masks = hasattr(signal, "pthread_sigmask")  # not on Windows
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else ()
-    try:
-        yield
-    finally:
-        if masks:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if notes:
-            signal.signal(signal.SIGINT, handler)
-    if arrived:
-        signal.raise_signal(signal.SIGINT)
+def _made_by(child: ChildPython, work: CellWork) -> tuple[int, FinishedCell]:
+    child.send(work)
+    match child.hear():
+        case FinishedCell() as made:
+            return work.number, made
+        case HushError() as error:
+            raise error
+        case _ if (code := child.code) > 0:
+            raise HushError(f"a worker ended before its cell was made (exit code {code}); finished cells are kept")
+        case _:
+            raise HushError(
+                "a worker ended before its cell was made, perhaps for lack of memory; "
+                "run it again with fewer workers: finished cells are kept"
+            )
 
 
 def _remarks(every: Sequence[FinishedCell]) -> tuple[str, ...]:

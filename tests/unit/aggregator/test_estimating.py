@@ -226,7 +226,7 @@ async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_an
     with ProcessEstimator() as estimator:
         await estimator.prepare()
         (first,) = estimator._all
-        first.ask = lambda *_: first._hear()  # type: ignore[method-assign,assignment]  # asks nothing: waits
+        first.ask = lambda *_: first.hear()  # type: ignore[method-assign,assignment]  # asks nothing: waits
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await estimator(HEIGHTS, COUNTED, 0.9)
@@ -238,7 +238,7 @@ async def test_an_estimate_that_is_given_up_ends_its_process_and_the_next_has_an
         assert isinstance(await estimator(HEIGHTS, COUNTED, 0.9), Estimate)  # one that died waiting is replaced
         (third,) = estimator._all
         asyncio.get_running_loop().call_later(0.05, third._process.kill)
-        third.ask = lambda _, __, made: made.append(Failure("failed" if third._hear() else "crashed", ""))  # type: ignore[method-assign,assignment]
+        third.ask = lambda _, __, made: made.append(Failure("failed" if third.hear() else "crashed", ""))  # type: ignore[method-assign,assignment]
         assert await estimator(HEIGHTS, COUNTED, 0.9) == Failure("crashed", "")
         assert not estimator._all
 
@@ -264,8 +264,9 @@ asyncio.run(main())
 async def test_where_no_process_can_be_started_a_thread_makes_the_estimates(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for command in (("hush-is-not-here",), (estimation._COMMAND[0], "-c", "pass")):
-        monkeypatch.setattr(estimation, "_COMMAND", command)
+    for executable, program in (("hush-is-not-here", estimation._PROGRAM), (sys.executable, "pass")):
+        monkeypatch.setattr(sys, "executable", executable)
+        monkeypatch.setattr(estimation, "_PROGRAM", program)
         with ProcessEstimator() as estimator:
             for _ in range(2):
                 assert await estimator(HEIGHTS, COUNTED, 0.95) == SOUND
