@@ -28,7 +28,6 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn, Self
-from urllib.parse import SplitResult, urlsplit
 
 from hush_aggregator.estimate.estimates import ANYTIME, Interval, PartEstimate
 from hush_aggregator.logs import fields
@@ -36,6 +35,7 @@ from hush_aggregator.result import Result, encode
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.store.location import StoreAddress, store_file
 from hush_aggregator.tasks import stored_task
+from hush_common.address import Address, parse_address
 from hush_common.aio import Backoff
 from hush_common.broker_url import is_loopback, password_in
 from hush_common.errors import OptionError
@@ -239,7 +239,7 @@ class Webhook:
 
     def __str__(self) -> str:
         port = "" if self._parts.port is None else f":{self._parts.port}"
-        host = self._parts.hostname or ""
+        host = self._parts.host
         return f"{self._parts.scheme}://{f'[{host}]' if ':' in host else host}{port}/…"
 
     def headers(self, event: NotifyEvent, now: int) -> dict[str, str]:
@@ -262,7 +262,7 @@ class Webhook:
             HTTPException: it does not speak HTTP.
         """
         kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=_PATIENCE_S)
+        connection = kind(self._parts.host, self._parts.port, timeout=_PATIENCE_S)
         try:
             path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
             connection.request("POST", path, event.body, self.headers(event, int(time.time())))
@@ -271,19 +271,17 @@ class Webhook:
             connection.close()
 
 
-def _parts(url: str) -> SplitResult:
+def _parts(url: str) -> Address:
     try:
-        parts = urlsplit(url)
-        _ = parts.port
+        parts = parse_address(url)
     except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable():
-        raise OptionError(URL_OPTION, f"is not the address of a webhook; {_URL_EXAMPLE}")
-    if " " in url or parts.fragment or "@" in parts.netloc:
+        parts = Address("")
+    login = parts.user is not None or parts.password is not None
+    if parts.scheme not in ("http", "https") or not parts.host or not url.isascii() or login:
         raise OptionError(
-            URL_OPTION, f"has a space, a # or a login, which an address of a webhook cannot; {_URL_EXAMPLE}"
+            URL_OPTION, f"is not the address of a webhook, or has a space, a # or a login; {_URL_EXAMPLE}"
         )
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.host):
         raise OptionError(URL_OPTION, "anyone on the way could read and hold back what goes over http://; use https://")
     return parts
 

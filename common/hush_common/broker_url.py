@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote
 
+from hush_common.address import ENCODE, Address, parse_address, scheme_of
 from hush_common.errors import BrokerError, OptionError
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 _FILES = ("ca", "cert", "key")
 _PATH = "/mqtt"  # the default path of brokers for WebSockets
 _MOST_BYTES = 65_535  # of a text in MQTT
-_ENCODE = "write / as %2F, ? as %3F, # as %23 and @ as %40 in a user, a password or a path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +59,32 @@ class BrokerUrl:
         Raises:
             BrokerError: not such an address. The message repeats only its scheme: any other part may be the password.
         """
-        scheme = next((name for name in _PORTS if text.lower().startswith(f"{name}://")), None)
+        scheme = scheme_of(text)
         try:
-            return cls._of(scheme, text)
+            return cls._of(text)
         except ValueError as error:
-            shown = "broker" if scheme is None else f"{scheme}://…"
-            raise BrokerError(shown, f"{error}; write for example mqtt://localhost:1883") from None
+            reason = str(error)
+        shown = f"{scheme}://…" if scheme in _PORTS else "broker"
+        raise BrokerError(shown, f"{reason}; write for example mqtt://localhost:1883")
 
     @classmethod
-    def _of(cls, scheme: str | None, text: str) -> "BrokerUrl":
-        if not text.isprintable() or " " in text:
-            raise ValueError("a space or control character cannot be part of an address")
-        if scheme is None:
+    def _of(cls, text: str) -> "BrokerUrl":
+        parts = parse_address(text)
+        if parts.scheme not in _PORTS:
             raise ValueError("the address of a broker starts with mqtt://, mqtts://, ws:// or wss://")
-        parts = _split(text)
-        if not parts.hostname:
+        if not parts.host:
             raise ValueError("the address names no host")
-        if "@" in parts.path + parts.query + parts.fragment:
-            raise ValueError(f"an @ follows the host: {_ENCODE}")
         socket = parts.scheme.startswith("ws")
-        if parts.fragment or (not socket and parts.path not in ("", "/")):
+        if not socket and parts.path not in ("", "/"):
             raise ValueError("nothing may follow the port")
+        if not parts.has_plain_path:
+            raise ValueError(f"the path has a character that is not encoded: {ENCODE}")
         files = _files(parts)
         return cls(
-            host=parts.hostname,
-            port=_port(parts),
-            user=unquote(parts.username) if parts.username else None,
-            password=None if parts.password is None else unquote(parts.password),
+            host=parts.host.lower(),
+            port=parts.port or _PORTS[parts.scheme],
+            user=parts.user,
+            password=parts.password,
             tls=parts.scheme in ("mqtts", "wss"),
             ca=files.get("ca"),
             cert=files.get("cert"),
@@ -120,25 +119,7 @@ def _fits(text: str) -> bool:
         return False
 
 
-def _split(text: str) -> SplitResult:
-    """Return the parts of an address; an error of `urlsplit` would repeat the login."""
-    try:
-        return urlsplit(text)
-    except ValueError:
-        raise ValueError("the host is neither a name nor an address in brackets") from None
-
-
-def _port(parts: SplitResult) -> int:
-    try:
-        port = _PORTS[parts.scheme] if parts.port is None else parts.port
-    except ValueError:
-        port = 0
-    if port == 0:
-        raise ValueError(f"the port is not a number from 1 to 65535, or a character is not encoded: {_ENCODE}")
-    return port
-
-
-def _files(parts: SplitResult) -> dict[str, str]:
+def _files(parts: Address) -> dict[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     files = dict(pairs)
     if len(files) < len(pairs):

@@ -22,12 +22,13 @@ from enum import StrEnum
 from typing import Self
 
 _LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed in the wrong place
+_PASSWORD = re.compile(r"(?<=password=)(?:'[^']*'|[^\s;&]+)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
-    """Return `text` as one line without control characters, changes of direction, and logins."""
+    """Return `text` as one line without control characters, changes of direction, logins and passwords."""
     shown = text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-    return _LOGIN.sub("…@", shown)
+    return _PASSWORD.sub("…", _LOGIN.sub("…@", shown))
 
 
 class ExplainedEnum(StrEnum):

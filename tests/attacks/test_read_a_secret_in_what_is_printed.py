@@ -5,19 +5,26 @@ of the tree that reads the command line: what a new option is told must not be r
 """
 
 import logging
+import random
 import sqlite3
 import struct
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import pytest
 from commands import EXIT_CODES, Option, Shown, commands
 from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
 
 from hush_aggregator.commands.serve import Settings
+from hush_aggregator.notify import Webhook
+from hush_aggregator.store.location import parse_store
+from hush_aggregator.watch.source import HttpUrl
 from hush_client.state import outbox
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import NumberDomain
@@ -175,7 +182,103 @@ DATABASES = [
     f"postgresql://al:ice:{{}}@{CLOSED}:x/hush",
     f"postgres://alice:{{}}@{CLOSED}/hush?nonsense=1",
     "postgresql://[alice:{}",
+    f"postgresql://alice:x@{{}}x@{CLOSED}/hush",
+    f"postgresql://alice:x/{{}}@{CLOSED}/hush",
+    f"postgresql://alice:1?{{}}@{CLOSED}/hush",
+    f"postgresql://alice:1#{{}}@{CLOSED}/hush",
+    f" postgresql://alice:{{}}@{CLOSED}/hush",
+    f"postgresql+psycopg://alice:{{}}@{CLOSED}/hush",
+    f"mysql://alice:{{}}@{CLOSED}/hush",
+    f"postgresql/alice:{{}}@{CLOSED}/hush",
+    f"alice:{{}}@{CLOSED}/hush",
+    "host=127.0.0.1 user=alice password={} dbname=hush",
+    "Server=127.0.0.1;Password={};Database=hush",
 ]
+
+
+FORMS = [
+    "{scheme}://alice:{secret}@{host}/hush",
+    "{scheme}://alice:{secret}@{host}",
+    "{scheme}://:{secret}@{host}/hush?schema=own",
+    "{scheme}://alice:{secret}@/hush",
+    "{scheme}://alice:{secret}@",
+    "{scheme}:/alice:{secret}@{host}/hush",
+    "{scheme}:alice:{secret}@{host}/hush",
+    "{scheme}//alice:{secret}@{host}/hush",
+    "{scheme}://{host}/hush?password={secret}",
+    "{scheme}://{host}/hush;password={secret}",
+    "{scheme}://{host}?pasword={secret}",
+    "jdbc:{scheme}://{host}/hush?user=alice&password={secret}",
+    "alice:{secret}@{host}/hush",
+    "host={host} user=alice password={secret} dbname=hush",
+    "host = {host} password = '{secret}'",
+    "Driver={{PostgreSQL}};Server={host};Pwd={secret}",
+]
+SCHEMES = [
+    "postgresql",
+    "postgres",
+    "POSTGRESQL",
+    "postgresql+psycopg",
+    "mysql",
+    "mqtt",
+    "mqtts",
+    "MQTT",
+    "http",
+    "https",
+]
+HOSTS = ["db.example", "db.example:5432", "[::1]:5432", "::1", "db.example:x", "[::1", "a,b:5432", ""]
+
+
+def secret_of(rng: random.Random) -> str:
+    """A password as people choose them, and as they write it into an address: not encoded."""
+    return "".join(rng.choice("qxzjwvkQXZJWVK7777/@#?%:&;=+ []!'") for _ in range(12))
+
+
+def told_of(read: Callable[[str], object], text: str) -> str:
+    """All that may be printed of an address: what was made of it, or the error with all that led to it."""
+    try:
+        found = read(text)
+    except HushError as error:
+        trace: BaseException | None = error
+        said = traceback.format_exc()
+        while trace is not None:
+            said += f"{trace!r} {trace}"
+            trace = trace.__cause__ or trace.__context__
+        return said
+    return f"{found} {found!r}"
+
+
+def pieces(secret: str, text: str) -> list[str]:
+    return [secret[place : place + 4] for place in range(len(secret) - 3) if secret[place : place + 4] in text]
+
+
+@pytest.mark.long
+def test_in_no_piece_of_four_letters_whatever_is_wrong_with_the_address(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("whsec_" + "A" * 32 + "\n", encoding="ascii")
+    readers: list[Callable[[str], object]] = [parse_store, BrokerUrl.parse, HttpUrl, lambda text: Webhook(text, key)]
+    outcomes = set()
+    for number in range(1500):
+        rng = random.Random(number)  # noqa: S311 - repeatable
+        secret = secret_of(rng)
+        form = rng.choice(FORMS).format(scheme=rng.choice(SCHEMES), host=rng.choice(HOSTS), secret=secret)
+        text = rng.choice(["", "", "", " ", "\t"]) + form
+        for read in readers:
+            said = told_of(read, text)
+            outcomes.add((read, "Error" in said))
+            assert pieces(secret, said.replace(str(tmp_path), "")) == [], (text, said)
+    assert {(read, True) for read in readers} <= outcomes
+    assert {(read, False) for read in (parse_store, BrokerUrl.parse)} <= outcomes  # they have taken some
+
+
+def test_a_reader_that_repeats_a_piece_of_an_address_is_found() -> None:
+    def read(text: str) -> object:
+        try:
+            return urlsplit(text).port
+        except ValueError as error:
+            raise BrokerError("broker", "is no address") from error
+
+    assert pieces("jwvkqxz", told_of(read, "mqtt://alice:jwvkqxz/@h"))
 
 
 @pytest.mark.slow

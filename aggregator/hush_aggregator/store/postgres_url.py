@@ -1,10 +1,12 @@
 """The address of a PostgreSQL database, and connections to it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+from hush_common.address import ENCODE, Address, parse_address
 from hush_common.broker_url import is_loopback
 from hush_common.errors import StoreError, printable
 
@@ -13,11 +15,12 @@ if TYPE_CHECKING:
 
     Connection = _Connection[tuple[Any, ...]]
 
-SCHEMES = ("postgresql://", "postgres://")
+SCHEMES = ("postgresql", "postgres")
 DEFAULT_SCHEMA = "hush"
+_MOST_HOSTS = 16
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 _REMEDY = 'install hush with PostgreSQL: pip install "hush-ldp[postgres]"'
-_EXAMPLE = "write for example postgresql://hush@db.example/hush"
+EXAMPLE = "write for example postgresql://hush@db.example/hush"
 _OURS = {  # the connection of a machine that is gone is noticed within some seconds, on both sides
     "connect_timeout": "10",
     "keepalives_idle": "5",
@@ -51,21 +54,19 @@ class PostgresUrl:
             StoreError: not such an address, or psycopg is not installed. The message repeats nothing of it, because any
                 part may be the password.
         """
-        address, schema = _without_schema(text)
-        if not _SCHEMA.fullmatch(schema):
-            raise StoreError(
-                "postgresql://…: schema is not a name of small letters, digits and _ that begins with a letter; "
-                "leave it out, or write for example ?schema=hush"
-            )
-        options = _options(address)
-        if not options.get("dbname"):
-            raise StoreError(f"postgresql://…: the address names no database; {_EXAMPLE}")
-        hosts = [*options.get("host", "").split(","), *options.get("hostaddr", "").split(",")]
-        if not all(not host or host.startswith(("/", "@")) or is_loopback(host) for host in hosts):
-            options.setdefault("sslmode", "verify-full")
-            if options["sslmode"].startswith("verify"):
-                options.setdefault("sslrootcert", "system")
-        return cls(schema, options)
+        import_psycopg()
+        try:
+            address = parse_address(text, hosts=_MOST_HOSTS)
+            schema, options = _options(address)
+        except ValueError as error:
+            reason = str(error)
+        else:
+            if not all(not host or host.startswith(("/", "@")) or is_loopback(host) for host in _hosts(options)):
+                options.setdefault("sslmode", "verify-full")
+                if options["sslmode"].startswith("verify"):
+                    options.setdefault("sslrootcert", "system")
+            return cls(schema, options)
+        raise StoreError(f"postgresql://…: {reason}; {EXAMPLE}")
 
     def __str__(self) -> str:
         names = ("user", "host", "port", "dbname")
@@ -110,25 +111,40 @@ def first_line(error: Exception) -> str:
     return printable(lines[0].strip() if lines else type(error).__name__)
 
 
-def _without_schema(text: str) -> tuple[str, str]:
-    """Split `schema` from the query of an address: libpq does not know it."""
-    address, _, query = text.partition("?")
-    schema, others = DEFAULT_SCHEMA, []
-    for option in query.split("&") if query else []:
-        name, _, value = option.partition("=")
-        if name == "schema":
-            schema = unquote(value)
-        else:
-            others.append(option)
-    return address + ("?" if others else "") + "&".join(others), schema
+def _options(address: Address) -> tuple[str, dict[str, str]]:
+    """Return the schema of an address and what libpq takes.
+
+    Raises:
+        ValueError: it is not one of a database. The message repeats nothing of it.
+    """
+    pairs = [option.partition("=") for option in address.query.split("&") if option]
+    options = {unquote(name): unquote(value) for name, _, value in pairs}
+    if len(options) < len(pairs) or not options.keys() <= _names() | {"schema"}:
+        raise ValueError(f"an option after the ? appears twice or is not one of libpq, or is not encoded: {ENCODE}")
+    schema = options.pop("schema", DEFAULT_SCHEMA)
+    if not _SCHEMA.fullmatch(schema):
+        raise ValueError("schema is not a name of small letters, digits and _ that begins with a letter")
+    given = {
+        "user": address.user,
+        "password": address.password,
+        "host": ",".join(host for host, _ in address.hosts),
+        "port": ",".join("" if port is None else str(port) for _, port in address.hosts).strip(","),
+        "dbname": unquote(address.path.removeprefix("/")),
+    }
+    options |= {name: value for name, value in given.items() if value}
+    if not options.get("dbname"):
+        raise ValueError("the address names no database")
+    if not address.has_plain_path or "/" in address.path[1:] or ":" in options.get("user", ""):
+        raise ValueError(f"a name has a character that is not encoded: {ENCODE}")
+    return schema, options
 
 
-def _options(address: str) -> dict[str, str]:
-    import_psycopg()
-    from psycopg import ProgrammingError  # noqa: PLC0415 - as above
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - as above
+def _hosts(options: Mapping[str, str]) -> list[str]:
+    return [*options.get("host", "").split(","), *options.get("hostaddr", "").split(",")]
 
-    try:
-        return {name: str(value) for name, value in conninfo_to_dict(address).items() if value is not None}
-    except (ProgrammingError, UnicodeError, ValueError):
-        raise StoreError(f"postgresql://…: this is not an address that libpq understands; {_EXAMPLE}") from None
+
+def _names() -> set[str]:
+    """Return the names of the options that libpq takes."""
+    from psycopg import pq  # noqa: PLC0415 - as above
+
+    return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}

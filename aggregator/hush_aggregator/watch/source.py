@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 from hush_aggregator.watch.terminal import Event, EventKind
+from hush_common.address import Address, parse_address
 from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError, OptionError
@@ -32,13 +32,14 @@ class HttpUrl:
 
     def __init__(self, text: str, option: str = "--http") -> None:
         try:
-            parts = urlsplit(text)
-            host, port = parts.hostname, parts.port
+            parts = parse_address(text)
         except ValueError:
-            parts, host, port = urlsplit(""), None, None
-        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment or "@" in parts.netloc:
+            parts = Address("")
+        login = parts.user is not None or parts.password is not None
+        is_http = parts.scheme in ("http", "https") and bool(parts.host) and parts.has_plain_path
+        if not is_http or parts.query or login:
             raise OptionError(option, "is not the URL of a service; for example http://127.0.0.1:8080")
-        self._secure, self._host, self._port = parts.scheme == "https", host, port
+        self._secure, self._host, self._port = parts.scheme == "https", parts.host, parts.port
         self._path = parts.path.rstrip("/")
 
     def __str__(self) -> str:
