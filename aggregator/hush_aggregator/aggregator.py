@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,10 +37,11 @@ from hush_aggregator.retention import Retention
 from hush_aggregator.status import EstimateStatus
 from hush_aggregator.steps import StepRecorder
 from hush_aggregator.store.base import CommitOutcome, Store, TaskCount
+from hush_aggregator.store_thread import StoreThread
 from hush_aggregator.tasks import KnownTasks, NoRoomError
 from hush_aggregator.workers import LeaseKeeper, SharedSession, WorkerGroup, drain
-from hush_common.aio import Backoff, cancellable, run_to_completion
-from hush_common.errors import BrokerError, LoginRefusedError, TaskError, most_severe
+from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
+from hush_common.errors import BrokerError, HushError, LoginRefusedError, StoreError, TaskError
 from hush_common.task import Task
 from hush_common.topics import (
     ALL_REPORTS,
@@ -230,10 +230,10 @@ class Aggregator:
         self._patient = self._sees_tasks  # tasks come with the reports, and perhaps after the first of them
         self._at_start: dict[str, tuple[int, int]] = {}  # latest round and its reports, of tasks not published yet
         self._session: BrokerSession | None = None
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
+        self._thread = StoreThread()
         estimator = estimator or ThreadEstimator()
         self._results = ResultReader(
-            store, confidence=confidence, estimator=estimator, clock=clock, executor=self._worker
+            store, confidence=confidence, estimator=estimator, clock=clock, run=self._in_worker
         )
         self._ownership = Ownership(
             store,
@@ -308,44 +308,49 @@ class Aggregator:
         await self._recalls.load()
         await self._closer.refresh()
         await self._schedule.refresh()
-        beside = [
-            asyncio.create_task(work.run(), name=f"hush-{name}")
-            for name, work in (
-                ("backlog", self._backlog),
-                ("release-schedule", self._schedule),
-                ("retention", self._retention),
-                ("steps", self._steps),
-            )
-        ]
+        works: dict[str, Coroutine[None, None, NoReturn]] = {
+            "store": self._thread.run(),
+            "connections": self._stay_connected(),
+            "backlog": self._backlog.run(),
+            "release-schedule": self._schedule.run(),
+            "retention": self._retention.run(),
+            "steps": self._steps.run(),
+        }
         try:
-            if self._separate is not None:
-                with suppress(_OneConnectionError):
-                    await cancellable(self._run_separately(), _OneConnectionError)
-            if self._group is not None:
-                raise BrokerError(self._broker.name, "a worker needs two connections: give it a --control-user")
-            await self._alone.run()
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.wait(beside)
+            await run_together(works, least=_OneConnectionError)
+        except HushError:
+            with suppress(StoreError):  # the first error is the one to report
+                await self._close()
+            raise
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _close(self) -> None:
+        """Write the rest, and wait for the store's thread: the caller closes the store."""
+        try:
             await self._publisher.close()
             await self._steps.close()
             await self._recalls.close()
-            await self._in_worker(int)  # what was cancelled may still be at work there, and the caller closes the store
+        finally:
+            await self._in_worker(int)
 
-    async def _run_separately(self) -> None:
+    async def _stay_connected(self) -> NoReturn:
+        if self._separate is not None:
+            with suppress(_OneConnectionError):
+                await cancellable(self._run_separately(), _OneConnectionError)
+        if self._group is not None:
+            raise BrokerError(self._broker.name, "a worker needs two connections: give it a --control-user")
+        await self._alone.run()
+
+    async def _run_separately(self) -> NoReturn:
         """Use two connections, until the broker turns out to allow only one."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._intake.run(), name="hush-intake")
-                if self._lease is None:
-                    group.create_task(self._control.run(), name="hush-control")
-                else:
-                    group.create_task(self._lease.run(self._control.run), name="hush-lease")
-                    group.create_task(self._watch.run(), name="hush-watch")
-                await asyncio.Event().wait()  # until one of them fails: see `cancellable`
-        except BaseExceptionGroup as errors:
-            raise most_severe(errors, least=_OneConnectionError) from errors
+        works = {"intake": self._intake.run()}
+        if self._lease is None:
+            works["control"] = self._control.run()
+        else:
+            works |= {"lease": self._lease.run(self._control.run), "watch": self._watch.run()}
+        await run_together(works, least=_OneConnectionError)
 
     async def estimate(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
@@ -497,28 +502,28 @@ class Aggregator:
         if self._lease is not None:
             connection = cast("BrokerSession", self._lease.guard(connection))
         session = self._oversize_guard.guard(connection)
+        works = {
+            "receive": work,
+            "ownership": self._ownership.serve(session),
+            "release": self._publisher.serve(session),
+            "recalls": self._recalls.serve(session),
+            "closings": self._closer.serve(),
+        }
+        if self._announcing is not None:
+            works["announcing"] = self._announcing.serve(session, self._tasks, self._ownership.owns)
+        if self._lease is None:
+            works["watch"] = self._watch.run()
+        else:
+            works["counts"] = self._watch_counts()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(work, name="hush-receive")
-                group.create_task(self._ownership.serve(session), name="hush-ownership")
-                if self._announcing is not None:
-                    group.create_task(self._announcing.serve(session, self._tasks, self._ownership.owns))
-                group.create_task(self._publisher.serve(session), name="hush-release")
-                group.create_task(self._recalls.serve(session), name="hush-recalls")
-                group.create_task(self._closer.serve(), name="hush-closings")
-                if self._lease is None:
-                    group.create_task(self._watch.run(), name="hush-watch")
-                else:
-                    group.create_task(self._watch_counts(), name="hush-counts")
-                await asyncio.Event().wait()  # until one of them fails: see `cancellable`
-        except BaseExceptionGroup as errors:
-            self._oversize_guard.lost()
-            raise most_severe(errors, least=BrokerError) from errors
+            await run_together(works, least=BrokerError)
         except asyncio.CancelledError:
             if self._lease is None or self._lease.number is not None:
                 await self._publisher.release_last(session, first=partial(self._decide_last, session))
             raise
-        raise AssertionError  # a group whose body waits for ever does not end
+        except Exception:
+            self._oversize_guard.lost()
+            raise
 
     async def _watch_counts(self) -> NoReturn:
         """Release the estimates of what other workers have counted."""
@@ -673,7 +678,7 @@ class Aggregator:
         return await self._results.latest([self._tasks[task_id] for task_id in task_ids if task_id in self._tasks])
 
     async def _in_worker(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._worker, function, *args)
+        return await self._thread.call(function, *args)
 
 
 async def _batch(session: BrokerSession, until: float | None) -> list[Delivery]:

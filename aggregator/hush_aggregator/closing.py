@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import NoReturn
 
+from hush_aggregator.periodic import repeat
 from hush_aggregator.store.base import ServedStore, Store, TaskState, Worker
 from hush_aggregator.tasks import KnownTasks
-from hush_common.errors import StoreError
 from hush_common.task import CLOCK_SKEW
 
 LASTING_S = 300.0
@@ -186,14 +186,10 @@ class ClockCheck:
             self._store.note_day(today)
             self._newest = today
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Store the day once an hour, until cancelled."""
-        while True:
-            try:
-                await asyncio.to_thread(self.note)
-            except StoreError as error:
-                _LOG.warning("could not record the day: %s", error)
-            await asyncio.sleep(_NOTE_EVERY_S)
+        note = partial(asyncio.to_thread, self.note)
+        await repeat(note, _NOTE_EVERY_S, failure="the day cannot be recorded", event="day_failed")
 
     def _today(self) -> date:
         return self._now().astimezone(UTC).date()

@@ -9,22 +9,21 @@
 # A release is made, with a new time, even if nothing was counted since the last one.
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, NoReturn
 
-from hush_aggregator.logs import fields
+from hush_aggregator.periodic import repeat
 from hush_aggregator.store.base import WHOLE_TASK, CommitOutcome, Store, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.aio import run_to_completion
-from hush_common.errors import StoreError
 from hush_common.task import Task
 from hush_common.wire import Refusal
 
-_LOG = logging.getLogger("hush.aggregator")
 _EVERY_S = 1.0  # at most: estimates are not released more often
 _LONGEST_S = 60.0  # the clock may have been set
 _LATE = 10  # a release is at most this part of `release_every` late, and at most `_LONGEST_S`
@@ -85,6 +84,7 @@ class ReleaseSchedule:
         self._made: dict[str, float] = {}  # when the last release of a task with fixed times was made (event loop time)
         self._marked: set[str] = set()  # tasks without fixed times of which something changed
         self._wake = asyncio.Event()
+        self._wait = _EVERY_S  # seconds until the next release, at most a minute
 
     def withheld(self, task_ids: Iterable[str]) -> set[str]:
         """Return those of these tasks of which nothing may be said before a release."""
@@ -103,25 +103,18 @@ class ReleaseSchedule:
 
     async def run(self) -> NoReturn:
         """Release until cancelled; a store that cannot be written is tried again."""
-        is_logged = False
-        while True:
-            try:
-                wait = await self.step()
-                is_logged = False
-            except StoreError as error:
-                if not is_logged:
-                    _LOG.error("estimates cannot be released (%s); trying again", error, extra=fields("release_failed"))
-                is_logged, wait = True, _EVERY_S
-            await asyncio.sleep(min(wait, _EVERY_S))  # tasks without fixed times wait for so long
-            try:
-                async with asyncio.timeout(max(0.0, wait - _EVERY_S)):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+        await repeat(self.step, self._pause, failure="estimates cannot be released", event="release_failed")
 
-    async def step(self) -> float:
-        """Release what is due; return the seconds until the next release, at most a minute."""
+    async def _pause(self) -> None:
+        await asyncio.sleep(min(self._wait, _EVERY_S))  # tasks without fixed times wait for so long
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, self._wait - _EVERY_S)):
+                await self._wake.wait()
+
+    async def step(self) -> None:
+        """Release what is due."""
         self._wake.clear()
+        self._wait = _EVERY_S
         marked, self._marked = self._marked, set()
         now, wait, elapsed = self._clock().timestamp(), _LONGEST_S, asyncio.get_running_loop().time()
         due: dict[int, list[Task]] = {int(now): [self._tasks[task_id] for task_id in marked if task_id in self._tasks]}
@@ -140,21 +133,25 @@ class ReleaseSchedule:
         except BaseException:
             self._marked |= marked
             raise
-        return wait
+        self._wait = wait
 
     async def _release(self, tasks: list[Task], at: int) -> None:
-        def write() -> dict[str, tuple[_Released, _Released]]:
-            left = [task for task in tasks if not self._is_final(task)]
-            before = {task.id: self._read(task) for task in left}
-            released = set(self._store.release([task.digest for task in left], at))
-            return {task.id: (before[task.id], self._read(task)) for task in left if task.id in released}
+        def read(some: list[Task]) -> dict[str, _Released]:
+            return {
+                task.id: _Released(self._store.counted_since(task.digest, 0), self._store.refusals(task.id))
+                for task in some
+            }
 
-        done = await self._work(write)
+        left = await self._work(lambda: [task for task in tasks if not self._is_final(task)])
+        # Separate calls: a call may be repeated, and a second release would not report the first.
+        before = await self._work(partial(read, left))
+        released = set(await self._work(partial(self._store.release, [task.digest for task in left], at)))
+        done = await self._work(partial(read, [task for task in left if task.id in released]))
         counted, details = Counter[str](), Counter[tuple[str, Refusal]]()
-        for task_id, (before, after) in done.items():
-            counted[task_id] = after.n - before.n
+        for task_id, after in done.items():
+            counted[task_id] = after.n - before[task_id].n
             details.update(
-                {(task_id, reason): k - before.refused.get(reason, 0) for reason, k in after.refused.items()}
+                {(task_id, reason): k - before[task_id].refused.get(reason, 0) for reason, k in after.refused.items()}
             )
         self._at |= {task.id: at for task in tasks}
         self._made |= dict.fromkeys(done, asyncio.get_running_loop().time())
@@ -167,9 +164,6 @@ class ReleaseSchedule:
         if release is not None and WHOLE_TASK in release.closed:
             self._final.add(task.id)
         return task.id in self._final
-
-    def _read(self, task: Task) -> "_Released":
-        return _Released(self._store.counted_since(task.digest, 0), self._store.refusals(task.id))
 
 
 class _Released(NamedTuple):

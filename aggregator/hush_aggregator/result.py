@@ -4,11 +4,10 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any
 
 from hush_aggregator.estimate.estimates import Estimate, Interval, Intervals, PartEstimate
 from hush_aggregator.estimate.pooled_rounds import combine
@@ -402,10 +401,6 @@ def _intervals(document: Mapping[str, object], name: str) -> dict[str, Interval]
     return found
 
 
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
-
-
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -418,7 +413,7 @@ class ResultReader:
         confidence: nominal coverage of the intervals, inside (0, 1).
         estimator: makes the estimates, by default in a thread.
         clock: the time, aware.
-        executor: where the store is read; None for that of the event loop.
+        run: calls a function that reads the store, by default in a thread of the event loop.
     """
 
     def __init__(
@@ -428,13 +423,13 @@ class ResultReader:
         confidence: float = 0.95,
         estimator: Estimator | None = None,
         clock: Callable[[], datetime] = utc_now,
-        executor: Executor | None = None,
+        run: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         self._store = store
         self._confidence = confidence
         self._estimator = estimator or ThreadEstimator()
         self._clock = clock
-        self._executor = executor
+        self._run = run
         self._tasks: dict[str, Task] = {}  # those asked for: a task never changes
 
     async def result(self, task_id: str, round_: int = 0) -> Result:
@@ -479,7 +474,8 @@ class ResultReader:
         def read() -> list[RoundCounts]:
             return [self._read(task, None) for task in tasks]
 
-        return await self._run(read)
+        counted: list[RoundCounts] = await self._run(read)
+        return counted
 
     async def _task(self, task_id: str) -> Task:
         if task_id not in self._tasks:
@@ -493,9 +489,6 @@ class ResultReader:
 
     def _read(self, task: Task, round_: int | None) -> RoundCounts:
         return read_round(self._store, task, round_, self._clock())
-
-    async def _run(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
 
 def read_round(store: "StoreReader", task: Task, round_: int | None, now: datetime) -> RoundCounts:

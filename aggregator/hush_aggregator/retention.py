@@ -14,10 +14,10 @@ from typing import NoReturn
 
 from hush_aggregator.closing import Debounce
 from hush_aggregator.logs import fields
+from hush_aggregator.periodic import repeat
 from hush_aggregator.store.base import Store, StoredRound, Worker
 from hush_aggregator.tasks import KnownTasks
 from hush_common.aio import run_to_completion
-from hush_common.errors import StoreError
 from hush_common.task import Task
 
 _LOG = logging.getLogger("hush.aggregator")
@@ -68,16 +68,7 @@ class Retention:
 
     async def run(self) -> NoReturn:
         """Drop what is due once a minute, until cancelled; a store that cannot be written is tried again."""
-        is_logged = False
-        while True:
-            try:
-                await self.step()
-                is_logged = False
-            except StoreError as error:
-                if not is_logged:
-                    _LOG.error("reports cannot be dropped (%s); trying again", error, extra=fields("drop_failed"))
-                is_logged = True
-            await asyncio.sleep(_EVERY_S)
+        await repeat(self.step, _EVERY_S, failure="reports cannot be dropped", event="drop_failed")
 
     async def step(self) -> None:
         """Drop what is due, in portions: reports are counted in between."""

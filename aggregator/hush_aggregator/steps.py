@@ -19,6 +19,7 @@ from typing import NoReturn
 from hush_aggregator.closing import Debounce
 from hush_aggregator.estimate.estimates import ANYTIME, Interval
 from hush_aggregator.logs import fields
+from hush_aggregator.periodic import repeat
 from hush_aggregator.result import Result
 from hush_aggregator.store.base import PublishedStep, Step, Store, Worker
 from hush_aggregator.store.steps import HOUR, end_of_hour, hours_until
@@ -79,20 +80,13 @@ class StepRecorder:
 
     async def run(self) -> NoReturn:
         """Write until cancelled; a store that cannot be written is tried again."""
-        is_logged = False
-        while True:
-            try:
-                await self.write()
-                is_logged = False
-            except StoreError as error:
-                if not is_logged:
-                    said = fields("steps_failed")
-                    _LOG.error("steps of estimates cannot be kept (%s); trying again", error, extra=said)
-                is_logged = True
-            await asyncio.sleep(_EVERY_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(HOUR):
-                    await self._wake.wait()
+        await repeat(self.write, self._pause, failure="steps of estimates cannot be kept", event="steps_failed")
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_EVERY_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HOUR):
+                await self._wake.wait()
 
     async def close(self) -> None:
         """Write what is left; call this in place of `run`, once nothing is published any more."""

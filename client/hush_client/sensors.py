@@ -11,8 +11,9 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
-from hush_common.aio import Backoff
+from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain
 from hush_common.errors import BrokerError, OptionError, StateError
@@ -156,21 +157,26 @@ class SensorReader:
             StateError: a new sensor cannot be stored.
         """
         backoff, was_lost = Backoff(), False
+
+        async def read() -> NoReturn:
+            nonlocal was_lost
+            async with connect(self._url, self._options()) as connection:
+                for one in self._filters:
+                    await connection.subscribe(one, qos=0)
+                if was_lost:
+                    _LOG.warning("%s: connected again to the broker of the sensors", self._url)
+                was_lost = False
+                backoff.reset()
+                while True:
+                    deliveries = await connection.deliveries(_BATCH)
+                    self._take([(one.topic, bytes(one.payload)) for one in deliveries])
+                    for delivery in deliveries:
+                        delivery.ack()
+                    await asyncio.sleep(0)
+
         while True:
             try:
-                async with connect(self._url, self._options()) as connection:
-                    for one in self._filters:
-                        await connection.subscribe(one, qos=0)
-                    if was_lost:
-                        _LOG.warning("%s: connected again to the broker of the sensors", self._url)
-                    was_lost = False
-                    backoff.reset()
-                    while True:
-                        deliveries = await connection.deliveries(_BATCH)
-                        self._take([(one.topic, bytes(one.payload)) for one in deliveries])
-                        for delivery in deliveries:
-                            delivery.ack()
-                        await asyncio.sleep(0)
+                await cancellable(read(), BrokerError)
             except BrokerError as error:
                 if not was_lost:
                     _LOG.warning("broker of the sensors: %s", error)

@@ -3,10 +3,10 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sized
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from hush_common.errors import HushError
 from hush_common.rng import SystemRng
@@ -18,9 +18,8 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
     """Await a call so that a cancellation of the caller always gets through; errors of type `over` matter less.
 
     Before Python 3.12 `asyncio.wait_for` swallows a cancellation that comes together with the result
-    (python/cpython#86296); a `TaskGroup` prefers the errors of its tasks to one that comes together with them. A caller
-    that continues after either would never end. The body of such a group must be waiting when a task fails, or before
-    Python 3.13 the failure is counted as a cancellation.
+    (python/cpython#86296); `run_together` and a `TaskGroup` prefer the errors of their tasks to one that comes together
+    with them, and `run_to_completion` that of its work. A caller that continues after any of these would never end.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
@@ -36,14 +35,45 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
 
 
 async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled: a commit must not lose its acknowledgements."""
+    """Await `work` to its end even if cancelled: a commit must not lose its acknowledgements.
+
+    A failure of the work matters more than a cancellation: a caller that continues after it needs `cancellable`.
+    """
     task = asyncio.create_task(work, name="hush-to-the-end")
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
-        task.result()  # a failure of the work matters more than a cancellation
+        task.result()
         raise
+
+
+async def run_together(works: Mapping[str, Coroutine[Any, Any, NoReturn]], least: type[Exception]) -> NoReturn:
+    """Run named works until one of them fails or the caller is cancelled; the others are cancelled, and end first.
+
+    Raises:
+        Exception: the first error that is not of type `least`, or else the first one.
+        asyncio.CancelledError: the caller was cancelled, and no work failed. Each cancellation reaches all works.
+    """
+    tasks = [asyncio.create_task(work, name=f"hush-{name}") for name, work in works.items()]
+    errors: list[BaseException] = []
+    cancellation: asyncio.CancelledError | None = None
+    left = set(tasks)
+    while left:
+        try:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError as error:
+            cancellation = error
+            is_ending = False
+        else:
+            is_ending = bool(errors) or cancellation is not None
+            errors += [failure for one in tasks if one in done and not one.cancelled() and (failure := one.exception())]
+        if not is_ending:
+            for one in left:
+                one.cancel()
+    if errors:
+        raise next((error for error in errors if not isinstance(error, least)), errors[0])
+    raise cancellation or asyncio.CancelledError
 
 
 _FIRST_SECONDS = 0.1

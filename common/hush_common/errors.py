@@ -6,6 +6,7 @@
     ├── OptionError          a setting, an option or an argument that cannot be used
     ├── StateError           the durable state of a device cannot be used
     ├── StoreError           the durable store of an aggregator cannot be used
+    │   └── StoreUnavailableError      its server cannot be reached now
     ├── SetupError           the files of a broker cannot be made or changed
     ├── BrokerError          the broker is unreachable, refuses, or is lost
     │   ├── LoginRefusedError          it refuses this user
@@ -81,6 +82,10 @@ class StoreError(HushError):
     """The durable store of an aggregator cannot be opened, read or written."""
 
 
+class StoreUnavailableError(StoreError):
+    """The server of a store ended the connection, or cannot be reached now: the same call may succeed later."""
+
+
 class SetupError(HushError):
     """The files of a broker cannot be made or changed."""
 
@@ -146,9 +151,3 @@ def flatten_group(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for inner in error.exceptions for leaf in flatten_group(inner)]
-
-
-def most_severe(errors: BaseExceptionGroup[BaseException], *, least: type[BaseException]) -> BaseException:
-    """Return the first error of a group that is not of the `least` kind, or else the first one."""
-    found = flatten_group(errors)
-    return next((error for error in found if not isinstance(error, least)), found[0])

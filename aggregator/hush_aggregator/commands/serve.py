@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self, cast
@@ -28,6 +29,7 @@ from hush_aggregator.home_assistant import PREFIX, Announcing
 from hush_aggregator.intake import IntakeStatus, Progress
 from hush_aggregator.logs import Log, LogFormat, fields, logging_to
 from hush_aggregator.notify import Notifier, notifier_of
+from hush_aggregator.periodic import repeat
 from hush_aggregator.store import Limits
 from hush_aggregator.store.base import CommitOutcome, ServedStore
 from hush_aggregator.store.location import StoreAddress, open_store, parse_store
@@ -36,7 +38,7 @@ from hush_aggregator.tasks import check_files
 from hush_aggregator.watch.source import HttpUrl
 from hush_aggregator.workers import LeasedStore, WorkerGroup, is_group
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
-from hush_common.errors import OptionError, StoreError, TaskError
+from hush_common.errors import OptionError, TaskError
 from hush_common.task import LONGEST_POLICY, Task, parse_interval, read_task
 from hush_common.topics import is_sender, status_topic
 
@@ -541,12 +543,8 @@ def _buses(settings: Settings, control: BrokerUrl, store: ServedStore) -> tuple[
 
 async def _forget(store: ServedStore) -> NoReturn:
     """Delete what the quotas know of rounds that have closed."""
-    while True:
-        await asyncio.sleep(_FORGET_S)
-        try:
-            await asyncio.to_thread(store.forget_senders)
-        except StoreError as error:
-            _LOG.warning("%s", error)
+    forget = partial(asyncio.to_thread, store.forget_senders)
+    await repeat(forget, _FORGET_S, failure="quotas of closed rounds cannot be deleted", event="forget_failed")
 
 
 async def _serve(
@@ -624,11 +622,28 @@ async def _serve(
         others.append(notifier.run())
     beside = [asyncio.create_task(work, name="hush-beside") for work in others]
     try:
-        with suppress(asyncio.CancelledError):
-            await running
+        await _run_with(running, beside, stop)
     finally:
         await _end([answering, *beside])
         progress.stop()
+
+
+async def _run_with(
+    running: "asyncio.Task[NoReturn]", beside: "Sequence[asyncio.Task[None]]", stop: Callable[[], object]
+) -> None:
+    """Wait for the end of the service, and stop it if a task next to it fails; raise the first error."""
+
+    def stop_if_failed(task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and task.exception() is not None:
+            stop()
+
+    for one in beside:
+        one.add_done_callback(stop_if_failed)
+    with suppress(asyncio.CancelledError):
+        await running
+    for one in beside:
+        if one.done() and not one.cancelled():
+            one.result()
 
 
 async def _end(tasks: "Sequence[asyncio.Task[None]]") -> None:

@@ -9,6 +9,7 @@ import json
 import secrets
 import struct
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ from hush_aggregator.store.reading import (
 )
 from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
 from hush_aggregator.tally import Tally
-from hush_common.errors import StoreError, TaskError
+from hush_common.errors import StoreError, StoreUnavailableError, TaskError
 from hush_common.recall import Recall
 from hush_common.task import Task
 from hush_common.wire import Refusal, Report, report_digest_of
@@ -86,6 +87,7 @@ _PORTION = 4096  # reports read at a time
 _DELETED = 100_000  # reports deleted in a transaction
 _FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
 _COMMANDS = ""  # the worker that stands for commands
+_ANSWER_S, _PAUSE_S = 7.0, 0.25  # how long, and how often, the server is asked for the result of a commit
 _IDLE_S = 3  # less than a lease lasts, for which its holder may wait for others
 _MADE = 0x68757368  # advisory lock: who makes the tables
 _NEW_IDENTITY = partial(secrets.token_hex, 16)
@@ -373,7 +375,8 @@ class PostgresReader:
         except DamagedError as error:
             raise StoreError(f"{self._url}: {error}; the database is damaged; restore it from a backup") from error
         except psycopg.Error as error:
-            raise StoreError(f"{self._url}: {first_line(error)}; {_remedy(error)}") from error
+            kind = StoreUnavailableError if _may_pass(error) else StoreError
+            raise kind(f"{self._url}: {first_line(error)}; {_remedy(error)}") from error
 
 
 class PostgresEditor(PostgresReader):
@@ -529,9 +532,31 @@ class PostgresEditor(PostgresReader):
 
     @contextmanager
     def _transaction(self) -> Iterator[_Run]:
-        with self._reading() as run, run.transaction():
-            yield run
-            run.execute("UPDATE worker SET version = version + 1 WHERE name = %s", (self._writer,))
+        with self._reading() as run:
+            number = None
+            try:
+                with run.transaction():
+                    yield run
+                    number = run.execute(_NEW_VERSION, (self._writer,)).fetchone()
+            except psycopg.OperationalError:
+                if number is None or not self._was_committed(*number):
+                    raise
+
+    def _was_committed(self, number: int) -> bool:
+        """Whether a transaction was committed whose connection was lost before the answer; wait for the server."""
+        until = time.monotonic() + _ANSWER_S
+        while True:
+            try:
+                status = self._connected().execute("SELECT txid_status(%s)", (number,)).fetchone()
+                if status != ("in progress",):
+                    return status == ("committed",)
+            except (StoreUnavailableError, psycopg.OperationalError) as error:
+                if time.monotonic() >= until:
+                    raise StoreError(
+                        f"{self._url}: no answer whether the last transaction was committed ({first_line(error)}); "
+                        f"{_REMEDY}"
+                    ) from error
+            time.sleep(_PAUSE_S)
 
 
 class PostgresStore(PostgresEditor):
@@ -658,7 +683,7 @@ class PostgresStore(PostgresEditor):
         lock = f"hush {self._url.schema} {self._worker}"
         row = run.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
         if row is None or not row[0]:
-            raise StoreError(
+            raise StoreUnavailableError(  # after a lost connection, until the server has noticed that one is gone
                 f"{self._url}: another aggregator uses this store as worker {self._worker!r}; stop it, or give this "
                 "one another --worker"
             )
@@ -849,6 +874,7 @@ FROM task LEFT JOIN (
 LEFT JOIN release ON release.digest = task.digest
 WHERE task.payload <> '' ORDER BY task.id
 """
+_NEW_VERSION = "UPDATE worker SET version = version + 1 WHERE name = %s RETURNING txid_current()"
 _CLOSE = "INSERT INTO closed VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 _ADD_DROPPED = "INSERT INTO series (digest, round, width, part, dropped) VALUES (%s, %s, %s, 0, %s)"
 _STEP_COLUMNS = "until, n, mean, low, high, confidence"
@@ -1262,6 +1288,7 @@ def _place(run: _Run) -> str:
     return "/".join(map(str, row))
 
 
+_REMEDY = "see that the server runs and can be reached; what was not counted is delivered again"
 _REMEDIES = {
     errors.DiskFull: "free some space and start again: the broker keeps what is not counted yet",
     errors.InsufficientPrivilege: "give this user the rights to the schema, or name another user",
@@ -1275,4 +1302,16 @@ def _remedy(error: psycopg.Error) -> str:
     for kind, remedy in _REMEDIES.items():
         if isinstance(error, kind):
             return remedy
-    return "see that the server runs and can be reached; what was not counted is delivered again"
+    return _REMEDY
+
+
+# What ends a connection or a transaction, and not the next one: a server that stops, starts or is full, a connection
+# that idled for too long, and two transactions of which one had to give way.
+_PASSING = ("57P01", "57P02", "57P03", "57P05", "25P03", "53300", "40001", "40P01")
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    """Whether the same call may succeed soon."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)  # of libpq: the connection is lost
+    return error.sqlstate.startswith("08") or error.sqlstate in _PASSING

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from hush_common.address import ENCODE, Address, parse_address
 from hush_common.broker_url import is_loopback
-from hush_common.errors import StoreError, printable
+from hush_common.errors import StoreError, StoreUnavailableError, printable
 
 if TYPE_CHECKING:
     from psycopg import Connection as _Connection
@@ -29,6 +29,13 @@ _OURS = {  # the connection of a machine that is gone is noticed within some sec
     "tcp_user_timeout": "10000",
     "application_name": "hush",
 }
+# Whatever the address, the environment, the role and the database say.
+_REQUIRED = {"client_encoding": "UTF8"}
+_SESSION = (
+    "SET synchronous_commit TO on; SET default_transaction_isolation TO 'read committed'; "
+    "SET default_transaction_read_only TO off; SET statement_timeout TO 0; SET lock_timeout TO 0; "
+    "SET extra_float_digits TO 1; SET standard_conforming_strings TO on; SET bytea_output TO hex"
+)
 _SERVER_SIDE = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
 
 
@@ -82,18 +89,33 @@ class PostgresUrl:
         """
         psycopg = import_psycopg()
         try:
-            connection: Connection = psycopg.connect(**{**_OURS, **self.options}, autocommit=True)
+            connection: Connection = psycopg.connect(**{**_OURS, **self.options, **_REQUIRED}, autocommit=True)
         except psycopg.Error as error:
-            raise StoreError(f"{self}: {first_line(error)}; see that the server runs and the login is right") from error
+            why = f"{self}: {first_line(error)}; see that the server runs and the login is right"
+            raise StoreUnavailableError(why) from error
         try:
-            connection.execute(f"SET search_path TO {self.schema}")
-            connection.execute("SET synchronous_commit TO on")
+            connection.execute(f"SET search_path TO {self.schema}; {_SESSION}")
             if connection.info.host and not connection.info.host.startswith("/"):
                 connection.execute(_SERVER_SIDE)
+            self._check_encoding(connection)
+        except psycopg.OperationalError as error:
+            connection.close()
+            raise StoreUnavailableError(f"{self}: {first_line(error)}") from error
         except psycopg.Error as error:
             connection.close()
             raise StoreError(f"{self}: {first_line(error)}") from error
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _check_encoding(self, connection: "Connection") -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding == "SQL_ASCII":
+            raise StoreError(
+                f"{self}: the database has the encoding {encoding}, in which text has no characters; name another "
+                "one, made with CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8'"
+            )
 
 
 def import_psycopg() -> Any:  # noqa: ANN401 - a module

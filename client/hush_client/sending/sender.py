@@ -265,11 +265,7 @@ class Sender:
             self._progress = False
             began = loop.time()
             try:
-                async with self._transport.connect() as link:
-                    self.trouble = None
-                    self._link = link
-                    self._tasks.connected(True)
-                    await cancellable(self._serve(link))
+                await cancellable(self._connect())
             except HushError as error:
                 self._link = None
                 if self.trouble is None:  # once per outage, not once per attempt
@@ -281,6 +277,13 @@ class Sender:
             if self._progress or loop.time() - began > _STEADY:
                 backoff.reset()
             await asyncio.sleep(backoff.next())
+
+    async def _connect(self) -> None:
+        async with self._transport.connect() as link:
+            self.trouble = None
+            self._link = link
+            self._tasks.connected(True)
+            await self._serve(link)
 
     async def _serve(self, link: Link) -> None:
         """Use one connection until it is lost: then every task ends, and what was in flight is not acknowledged."""

@@ -245,7 +245,7 @@ class MqttClient(aiomqtt.Client):
         try:
             if self._connected.done() and not self._connected.cancelled() and self._connected.exception() is None:
                 with suppress(aiomqtt.MqttError):  # a broker that does not even accept a DISCONNECT
-                    await cancellable(self.__aexit__(None, None, None))
+                    await cancellable(self.__aexit__(None, None, None), aiomqtt.MqttError)
         finally:
             self._drop()
 

@@ -1,12 +1,13 @@
 """Cancellation that always arrives, and delays between attempts."""
 
 import asyncio
+from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
 
-from hush_common.aio import Backoff, cancellable
-from hush_common.errors import BrokerError, flatten_group
+from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
+from hush_common.errors import BrokerError, StoreError, flatten_group
 
 
 async def swallowing(result: asyncio.Future[int]) -> int:
@@ -70,6 +71,74 @@ async def test_a_cancellation_is_stronger_than_a_loss_that_comes_together_with_i
 
 async def test_a_loss_alone_is_no_cancellation() -> None:
     assert isinstance((await lose_a_connection(cancel=False)).exception(), BrokerError)
+
+
+async def test_a_loop_that_goes_on_after_an_error_ends_if_the_error_comes_with_its_cancellation() -> None:
+    begun, fails = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        await fails.wait()
+        raise StoreError("gone")
+
+    async def loop(*, guarded: bool) -> NoReturn:
+        while True:
+            call = run_to_completion(work())
+            try:
+                await (cancellable(call, StoreError) if guarded else call)
+            except StoreError:
+                await asyncio.sleep(60)
+
+    for guarded in (True, False):
+        begun.clear()
+        fails.clear()
+        task = asyncio.create_task(loop(guarded=guarded))
+        await begun.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        fails.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert task.done() is guarded
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def waits(ended: list[str], name: str, error: Exception | None = None, *, cancellations: int = 1) -> NoReturn:
+    """Fail at once with an error; without one, end after so many cancellations."""
+    if error is not None:
+        raise error
+    for _ in range(cancellations):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append(name)
+    raise asyncio.CancelledError
+
+
+async def test_works_end_with_the_first_error_that_matters() -> None:
+    ended: list[str] = []
+    works = {
+        "link": waits(ended, "link", BrokerError("fake", "lost")),
+        "store": waits(ended, "store", StoreError("gone")),
+        "other": waits(ended, "other"),
+    }
+    with pytest.raises(StoreError, match="gone"):
+        await run_together(works, least=BrokerError)
+    assert ended == ["other"]
+
+
+async def test_every_cancellation_reaches_every_work() -> None:
+    ended: list[str] = []
+    works = {name: waits(ended, name, cancellations=2) for name in "ab"}
+    task = asyncio.create_task(run_together(works, least=BrokerError))
+    for _ in range(2):
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert sorted(ended) == ["a", "a", "b", "b"]
 
 
 async def test_a_call_that_is_not_cancelled_gives_its_result() -> None:

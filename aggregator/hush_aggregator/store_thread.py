@@ -1,0 +1,68 @@
+"""The thread of an aggregator's store, which waits while the server of the store restarts."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
+
+from hush_aggregator.logs import fields
+from hush_common.errors import StoreUnavailableError
+
+_LOG = logging.getLogger("hush.aggregator")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+PATIENCE_S = 7.0
+"""Seconds for which a call is repeated: the restart of a database takes up to five."""
+_PAUSE_S = 0.25
+
+
+class StoreThread:
+    """Calls functions in one thread, in the order of their calls."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="hush-store")
+        self._is_patient = False
+        self._lost_at: float | None = None
+
+    async def run(self) -> NoReturn:
+        """Until cancelled, repeat calls for a while if the store is unavailable."""
+        self._is_patient = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._is_patient = False
+        raise AssertionError  # nobody sets the event
+
+    async def call(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Return what a function returns, which may be called several times.
+
+        Raises:
+            StoreError: the store failed, or remained unavailable.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE_S
+        while True:
+            try:
+                result = await loop.run_in_executor(self._executor, function, *args)
+            except StoreUnavailableError as error:
+                if not self._is_patient or loop.time() >= until:
+                    raise
+                self._note_outage(error, loop.time())
+            else:
+                self._note_answer(loop.time())
+                return result
+            await asyncio.sleep(_PAUSE_S)
+
+    def _note_outage(self, error: StoreUnavailableError, now: float) -> None:
+        if self._lost_at is None:
+            self._lost_at = now
+            said = fields("store_lost")
+            _LOG.warning("%s; trying again for %.0f s", error, PATIENCE_S, extra=said)
+
+    def _note_answer(self, now: float) -> None:
+        if self._lost_at is not None:
+            said = fields("store_found")
+            _LOG.info("the store is available again after %.1f s", now - self._lost_at, extra=said)
+            self._lost_at = None
