@@ -70,6 +70,37 @@ def test_an_epsilon_twenty_per_cent_too_large_is_caught_at_the_default_size(name
     assert measured(by_name(name, "1.2"), USUAL).bound > 1
 
 
+UNDONE: dict[str, Callable[[float, float, float], tuple[float, ...]]] = {
+    "sum": lambda x, z, _: (x + z, x - z),
+    "difference": lambda x, z, _: (z, x + z),
+    "difference of distant parts": lambda x, z, w: (x + z, w, z, -w),
+    "sum of three": lambda x, z, w: (x + z, x + w, x - z - w),
+}
+
+
+@pytest.mark.parametrize("step", [0.0, 2.0**-20], ids=["floats", "grid"])
+@pytest.mark.parametrize("form", UNDONE)
+def test_noise_of_one_part_that_undoes_another_is_seen(form: str, step: float) -> None:
+    """Each part alone is as private as claimed, and all together show the value."""
+    source = random.Random(5)  # noqa: S311 - a repeatable sample
+
+    def noise() -> float:
+        drawn = 2 * (source.expovariate(1) - source.expovariate(1))
+        return round(drawn / step) * step if step else drawn
+
+    assert measured(own(lambda side: UNDONE[form](side, noise(), noise())), 10_000).bound > 5
+
+
+def test_independent_noise_in_each_part_is_not_accused() -> None:
+    """Four parts of epsilon 1/4 each, of which pairs and all are summed: epsilon is 1."""
+    source = random.Random(6)  # noqa: S311 - a repeatable sample
+
+    def draw(side: int) -> object:
+        return tuple(side + 4 * (source.expovariate(1) - source.expovariate(1)) for _ in range(4))
+
+    assert measured(own(draw), 10_000).bound <= 1
+
+
 def test_a_table_whose_weights_are_wrong_is_caught() -> None:
     """The outputs of the table for epsilon = 2, declared as that for 1."""
     assert measured(by_name("table", "2"), FEW).bound > 1.2

@@ -35,12 +35,14 @@ Sources: Ding, Wang, Wang, Zhang and Kifer 2018 (counterexamples from samples); 
 
 import importlib
 import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil, exp, inf, isnan, log, log1p
+from itertools import combinations
+from math import ceil, exp, fsum, inf, isfinite, isnan, log, log1p
 from numbers import Real
+from operator import mul
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -87,18 +89,50 @@ def numeric(report: object) -> float | None:
 
 
 def views_of_reports(reports: Sequence[object]) -> list[ReportView]:
-    """Return views of unknown reports: numbers as such; of tuples the whole, and every part."""
+    """Return views of unknown reports: numbers as such; of tuples the whole, every part, sums and differences."""
     if all(numeric(one) is not None for one in reports) and not all(isinstance(one, bool) for one in reports):
         return [ReportView("the report", numeric)]
     hash(reports[0])  # what cannot be compared says so
     views = [ReportView("the report", _whole)]
     if all(isinstance(one, tuple) for one in reports):
         shortest = min(len(one) for one in reports if isinstance(one, tuple))
+        numbers = []
         for place in range(shortest):
             parts = [one[place] for one in reports if isinstance(one, tuple)]
             as_numbers = all(numeric(part) is not None for part in parts)
             views.append(ReportView(f"part {place + 1} of the report", _part(place, as_numbers=as_numbers)))
+            numbers += [place] * as_numbers
+        views += _views_of_several(numbers)
     return views
+
+
+_MOST_COMBINED = 6
+"""Numeric parts of which each pair is added and subtracted: 30 views."""
+
+
+def _views_of_several(numbers: Sequence[int]) -> Iterator[ReportView]:
+    """Yield the sum of all numeric parts, and sum and difference of each pair: noise of one part may undo another's."""
+    if len(numbers) > 2:  # noqa: PLR2004 - the sum of two is one of the pairs
+        yield ReportView("the sum of the numeric parts", _combined(dict.fromkeys(numbers, 1)))
+    for first, second in combinations(numbers[:_MOST_COMBINED], 2):
+        for sign, word in ((1, "plus"), (-1, "minus")):
+            name = f"part {first + 1} {word} part {second + 1} of the report"
+            yield ReportView(name, _combined({first: 1, second: sign}))
+
+
+def _combined(signs: Mapping[int, int]) -> Callable[[object], Hashable]:
+    def look(report: object) -> Hashable:
+        parts = [report[place] if isinstance(report, tuple) and len(report) > place else None for place in signs]
+        if all(isinstance(part, int) for part in parts):  # exact, also beyond 2^53
+            return numeric(sum(map(mul, signs.values(), cast("list[int]", parts))))
+        floats = [numeric(part) for part in parts]
+        if None in floats:
+            return _whole(report)
+        terms = list(map(mul, signs.values(), cast("list[float]", floats)))
+        rough = sum(terms)
+        return numeric(fsum(terms) if isfinite(rough) else rough)
+
+    return look
 
 
 def _whole(report: object) -> Hashable:
