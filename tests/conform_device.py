@@ -211,7 +211,7 @@ class Device:
             return
         if FAULT == "prints":
             print(text, flush=True)  # noqa: T201
-        if FAULT == "slow" and reading.coercion == "replaced":
+        if FAULT == "slow" and not text:
             time.sleep(1)
         if FAULT == "sign" and len(task.domain.sizes) == 1:
             index = Index(task.domain.sizes[0] - 1 - index.scalar)
@@ -318,8 +318,8 @@ def reading_of(task: Task, text: str) -> ParsedValue:
 
 def altered(task: Task) -> Task:
     """Return the task whose mechanism a faulty device uses."""
-    if FAULT == "too-much-epsilon" and not task.offers and task.parameters.coins is None:
-        return replace(task, epsilon=6 * task.epsilon)
+    if FAULT == "twice-epsilon" and not task.offers and task.parameters.coins is None:
+        return replace(task, epsilon=2 * task.epsilon)
     if FAULT == "without-coins":
         return replace(task, parameters=replace(task.parameters, coins=None))
     return task

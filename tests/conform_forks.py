@@ -58,11 +58,11 @@ class Forks:
     def __init__(self, server: socket.socket) -> None:
         self._server = server
 
-    async def start(self, *words: str, env: Mapping[str, str], stdin: BinaryIO, stdout: BinaryIO, **_: object) -> Fork:
+    async def start(self, *words: str, env: Mapping[str, str], stdin: BinaryIO, stdout: int, **_: object) -> Fork:
         """Take the place of `asyncio.create_subprocess_exec`."""
         assert words[:2] == (sys.executable, str(DEVICE))
         request = json.dumps([words[1:], dict(env)]).encode()
-        socket.send_fds(self._server, [request], [stdin.fileno(), stdout.fileno()])
+        socket.send_fds(self._server, [request], [stdin.fileno(), stdout])
         return Fork(int(self._server.recv(32)))
 
 

@@ -178,13 +178,17 @@ def _quick() -> Iterator[None]:
 
 async def _conformance(setup: Setup, order: Order, _: object) -> Conformance:
     """The result of two programs: a run would take other times each time."""
-    checks = {check.name: CheckVerdict(check.name, check.title, "passed", seconds=2.5) for check in CHECKS}
-    noise = "laplace: 200 of 200 reports of each of 4 values; a share that is wrong by 26 points would be found"
+    checks = {
+        check.name: CheckVerdict(check.name, check.title, "passed", seconds=2.5, finds=check.finds, misses=check.misses)
+        for check in CHECKS
+    }
+    noise = "laplace: 360 reports; a share that is wrong by 38 points would be found"
+    noise += "; noise for twice the epsilon would be found with probability 0.99"
     checks["noise"] = replace(checks["noise"], remarks=(noise, "table is not supported"), seconds=31.0)
     if setup.command == ("./careless",):
         twice = RuleViolation(Rule.CHARGED_ONCE, "answered round 2 with 2 different reports")
         larger = "offered 1 and 8: it took the larger one, above its limit of 4"
-        few = "laplace: 12 to 25 of 200 reports of each of 4 values in 60 s of its devices, too few to judge; "
+        few = "laplace: 74 of 360 reports in 60 s of its devices, too few to judge; "
         few += "give more time with --seconds, or use --batch"
         checks["rounds"] = replace(checks["rounds"], status="failed", faults=(twice,))
         checks["offers"] = replace(checks["offers"], status="failed", faults=(RuleViolation(Rule.OFFER, larger),))

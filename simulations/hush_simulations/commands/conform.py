@@ -12,6 +12,7 @@ from hush_common.terminal import show
 from hush_simulations.commands.options import run_to_end, value_option
 from hush_simulations.conformance.conform import Order, check_names, conform
 from hush_simulations.conformance.device import Setup
+from hush_simulations.conformance.program import adopted_orphans
 from hush_simulations.display.conformance import conformance_blocks
 from hush_simulations.display.progress import show_checks
 
@@ -42,12 +43,19 @@ def run(
         list[str] | None, value_option("NAME", "Sample only this law: a mechanism, offers, coins, or other.")
     ] = None,
     samples: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1_000_000, help="Reports of each value, for the law of the noise.")
-    ] = 200,
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=1_000_000,
+            help="Reports of each value, for the law of the noise. By default so many that noise for twice the epsilon "
+            "is found.",
+        ),
+    ] = None,
     seconds: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0, max=86_400, help="Time of the devices for these reports together."),
-    ] = 60.0,
+    ] = 180.0,
     batch: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
     ] = 1,
@@ -67,7 +75,11 @@ def run(
         raise OptionError("COMMAND", "is missing; write the program that is to be checked after --")
     order = Order(check or (), require or (), law or (), samples, seconds)
     check_names(order)
-    with tempfile.TemporaryDirectory(prefix="hush-conform-") as directory, show_checks() as tell:
+    with (
+        tempfile.TemporaryDirectory(prefix="hush-conform-") as directory,
+        adopted_orphans(),
+        show_checks() as tell,
+    ):
         setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
         done = run_to_end(conform(setup, order, tell))
     if as_json:

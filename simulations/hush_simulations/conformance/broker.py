@@ -29,6 +29,10 @@ class Reply(Enum):
 
 
 NOT_AUTHORIZED = 0x87
+_MOST_RECORDED = 4096
+"""Connections, subscriptions and messages of one device; no check needs a tenth of that."""
+_MOST_BYTES = 64 << 20
+"""Of the messages together."""
 _REFUSED = 0x80  # of a subscription
 
 
@@ -152,6 +156,7 @@ class DeviceBroker:
         self._retained: dict[str, bytes] = {}
         self._links: set[_Link] = set()
         self._changed = asyncio.Event()
+        self._recorded = self._bytes = 0
 
     @asynccontextmanager
     async def running(self, *, websockets: bool = False) -> AsyncIterator["DeviceBroker"]:
@@ -218,15 +223,26 @@ class DeviceBroker:
         self.connections += 1
         link = _Link(wire, self.connections)
         try:
+            self._record()
             await self._session(link)
         except PacketError as error:
-            self.faults.append(str(error))
+            if (fault := str(error)) not in self.faults:
+                self.faults.append(fault)
         except (asyncio.IncompleteReadError, OSError):
             pass
         finally:
             self._links.discard(link)
             wire.close()
             self._changed.set()
+
+    def _record(self, size: int = 0) -> None:
+        """Count something that is recorded; PacketError, which ends the connection, if it is too much."""
+        self._recorded += 1
+        self._bytes += size
+        if self._recorded > _MOST_RECORDED:
+            raise PacketError(f"makes more than {_MOST_RECORDED} connections, subscriptions and messages")
+        if self._bytes > _MOST_BYTES:
+            raise PacketError(f"sends more than {_MOST_BYTES >> 20} MiB")
 
     async def _session(self, link: _Link) -> None:
         kind, _, body = await packets.read_packet(link.wire.read)
@@ -273,6 +289,7 @@ class DeviceBroker:
         number, filters = packets.read_filters(body, link.version, options=True)
         reasons = bytearray()
         for pattern, qos in filters:
+            self._record(len(pattern))
             self.subscribed.append(pattern)
             refused = self.forbids(pattern)
             reasons.append(_REFUSED if refused else min(qos, 1))
@@ -285,6 +302,7 @@ class DeviceBroker:
                 self.delivered.setdefault(topic, time.monotonic())
 
     def _publish(self, link: _Link, message: packets.Publish) -> bool:
+        self._record(len(message.payload) + len(message.topic))
         reply = self.replies.popleft() if self.replies else Reply.ACKNOWLEDGE
         about = message.topic, message.payload, message.qos, message.is_retained, message.is_duplicate
         self.publications.append(Publication(time.monotonic(), link.number, *about, reply))

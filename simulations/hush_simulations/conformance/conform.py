@@ -35,8 +35,8 @@ class Order:
     checks: Collection[str] = ()  # all of them if there are none
     require: Collection[str] = ()  # optional parts that the device must have
     laws: Collection[str] = ()  # that the check of the noise samples; all of them if there are none
-    samples: int = 200
-    seconds: float = 60.0
+    samples: int | None = None
+    seconds: float = 180.0
 
 
 _OPTIONAL_CHECKS = [check.name for check in (*rounds.CHECKS, *choices.CHECKS, *recalls.CHECKS)]
@@ -77,15 +77,16 @@ async def conform(setup: Setup, order: Order, tell: Callable[[str, int, int], ob
     for number, check in enumerate(chosen):
         is_over = setup.stops and any(finding.faults for finding in findings)
         if is_over or (number and not setup.slowest):
-            findings.append(CheckVerdict(check.name, check.title, "not run"))
+            findings.append(CheckVerdict(check.name, check.title, "not run", finds=check.finds, misses=check.misses))
             continue
         tell(check.name, number, len(chosen))
         began = time.monotonic()
         outcome = await _outcome(check, knowledge)
         (knowledge.supported if outcome.is_supported else knowledge.missing).add(check.name)
         faults, remarks = tuple(outcome.faults), tuple(outcome.remarks)
+        seconds = time.monotonic() - began
         findings.append(
-            CheckVerdict(check.name, check.title, outcome.status, faults, remarks, time.monotonic() - began)
+            CheckVerdict(check.name, check.title, outcome.status, faults, remarks, seconds, check.finds, check.misses)
         )
     missing = tuple(name for name in order.require if name not in knowledge.supported)
     return Conformance(setup.command[0], tuple(findings), missing)

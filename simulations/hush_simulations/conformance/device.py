@@ -13,7 +13,7 @@ from hush_common.topics import recall_topic, report_topic, task_topic
 from hush_common.wire import Frame, decode
 from hush_simulations.conformance.broker import DeviceBroker, Publication
 from hush_simulations.conformance.pace import Patience
-from hush_simulations.conformance.program import Place, Program
+from hush_simulations.conformance.program import Output, Place, Program
 
 _PAUSE = 0.2
 """Seconds between the end of a program and its next start."""
@@ -74,7 +74,7 @@ class Device:
         self.sender: str = sender
         self.spread: float = spread
         self.state: Path = directory / "state"
-        self.output: Path = directory / "output"
+        self.output: Output = Output()
         self._value_file = directory / "value"
         self._program: Program | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -135,6 +135,8 @@ class Device:
             max_epsilon=self.setup.max_epsilon,
             spread=f"{self.spread:g}",
         )
+        if self._program is not None:
+            await self._program.kill()  # it has ended: what it has left behind
         self.broker.runs += 1
         self.broker.delivered.clear()  # this run has to get its tasks first
         self.started = time.monotonic()
@@ -148,7 +150,7 @@ class Device:
 
     @property
     def is_running(self) -> bool:
-        return self._program is not None and self._program.code is None
+        return self._watcher is not None and not self._watcher.done()  # it is done when the exit code is known
 
     async def kill(self) -> None:
         """End the program as a power cut does."""
@@ -156,7 +158,7 @@ class Device:
             self._watcher.cancel()
         if self._program is not None:
             await self._program.kill()
-        self._program = self.broker.pace.pid = None
+        self._program = self._watcher = self.broker.pace.pid = None
 
     async def restart(self) -> None:
         await self.kill()
@@ -196,11 +198,3 @@ class Device:
         await self.broker.wait(has_tasks, self.setup.timeout)
         await self.broker.wait(lambda: condition() or not self.is_running, self.setup.silence + self.spread)
         return condition()
-
-    def last_words(self) -> str:
-        """The last line that the program printed."""
-        try:
-            lines = self.output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1][:200] if lines else ""

@@ -158,13 +158,15 @@ class CheckVerdict:
     title: str  # what a device that passes it does
     status: Status
     faults: tuple[RuleViolation, ...] = ()
-    remarks: tuple[str, ...] = ()  # what was measured, and what a pass does not show
+    remarks: tuple[str, ...] = ()  # what was measured
     seconds: float = 0.0
+    finds: str = ""  # what it would have found
+    misses: str = ""  # what a pass does not show
 
     def to_document(self) -> dict[str, object]:
         document: dict[str, object] = {"check": self.check, "title": self.title, "status": self.status}
         document |= {"faults": [fault.to_document() for fault in self.faults], "remarks": list(self.remarks)}
-        return document | {"seconds": round(self.seconds, 2)}
+        return document | {"finds": self.finds, "misses": self.misses, "seconds": round(self.seconds, 2)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,22 +48,38 @@ class SampledLaw:
     kind: str  # of the values
     fields: Mapping[str, object]  # of its tasks
     values: Sequence[str | None]
+    samples: int  # reports of each known value: together they show twice the epsilon with probability 0.99 or more
 
+
+_SHARP = "1.75"
+"""The epsilon of these tasks: near it, reports say most about whether the noise is that of twice the epsilon."""
+_SAMPLES = {"number": 100, "bit": 250, "category": 120, "vector": 150}
 
 LAWS: Sequence[SampledLaw] = (
     *(
-        SampledLaw(part.name, kind, {"domain": domain, "mechanism": part.name}, EXTREMES[kind])
+        SampledLaw(
+            part.name,
+            kind,
+            {"domain": domain, "mechanism": part.name, "epsilon": _SHARP},
+            EXTREMES[kind],
+            _SAMPLES[kind],
+        )
         for kind, domain in DOMAINS.items()
         for part in fitting(read_domain(domain))
     ),
-    SampledLaw("offers", "number", {"mechanism": "laplace", "offers": ["0.2", "2"], "epsilon": "2"}, ("120", "220")),
+    SampledLaw(
+        "offers", "number", {"mechanism": "laplace", "offers": ["0.2", "2"], "epsilon": "2"}, ("120", "220"), 115
+    ),
     SampledLaw(
         "coins",
         "bit",
-        {"domain": BIT, "coins": {"truth": "0.5", "yes": "0.9"}, "epsilon": "2.397896"},
+        {"domain": BIT, "coins": {"truth": "0.7", "yes": "0.8"}, "epsilon": "2.538974"},
         ("no", "yes"),
+        340,
     ),
-    SampledLaw("other", "category", {"domain": CATEGORY | {"other": "on foot"}, "epsilon": "3"}, ("car", "submarine")),
+    SampledLaw(
+        "other", "category", {"domain": CATEGORY | {"other": "on foot"}, "epsilon": _SHARP}, ("car", "submarine"), 120
+    ),
 )
 """Each mechanism, several epsilons, coins, and a label for every other text."""
 

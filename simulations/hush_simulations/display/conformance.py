@@ -19,10 +19,12 @@ def conformance_blocks(done: Conformance) -> Iterator[Renderable]:
     for finding in done.findings:
         if finding.faults:
             yield from _broken(finding)
-    if any(finding.remarks for finding in done.findings):
-        yield Sentence("")
-        for finding in done.findings:
-            yield from (Sentence(f"{finding.check}: {remark}.", "dim", hanging=2) for remark in finding.remarks)
+    yield Sentence("")
+    for finding in done.findings:
+        yield from (Sentence(f"{finding.check}: {remark}.", "dim", hanging=2) for remark in finding.remarks)
+        if finding.status == "passed":
+            words = f"{finding.check} would have found {finding.finds}; it would have missed {finding.misses}"
+            yield Sentence(f"{words}.", "dim", hanging=2)
     yield Sentence("")
     if done.missing:
         yield Sentence(f"Required, but not supported: {', '.join(done.missing)}.", "red", hanging=2)

@@ -20,7 +20,7 @@ _MOST_SHOWN = 5
 
 def silent(device: Device, when: str) -> RuleViolation:
     """Return the fault of a device that does not answer, with the last line that its program printed."""
-    why = f"; it printed last: {words}" if (words := device.last_words()) else ""
+    why = f"; it printed last: {words}" if (words := device.output.last_line()) else ""
     code = f", and ended with exit code {device.codes[-1]}" if device.codes else ""
     return RuleViolation(Rule.ANSWERS, f"{when}: no report within {device.setup.timeout:g} s{code}{why}")
 
@@ -121,7 +121,7 @@ async def _some_values(knowledge: Knowledge, kind: str, numbers: range, seen: li
             setup.slowest = max(setup.slowest, device.delay(one.id))
             if knowledge.lasts is not None:
                 await device.broker.wait(lambda: not device.is_running, setup.timeout)
-            code = device.codes[-1] if device.codes else None
+            code = device.codes[-1] if device.codes and knowledge.lasts is not None else None
             seen.append(_Seen(kind, shown, len(device.frames[place]), code))
         return inspect(device, *asked)
 
@@ -145,11 +145,12 @@ async def _leaks(setup: Setup) -> list[RuleViolation]:
     """Look for a value in what the program prints and stores."""
     asked, faults = task("conform-leaks"), []
     async with setup.device(asked.id, value=_CANARY) as device:
+        device.output.search = _FORMS
         device.publish(asked.id, asked.payload)
         await device.until_reports(1)
         await device.run_idle()
         await device.kill()
-        if _holds(device.output):
+        if device.output.found:
             faults.append(RuleViolation(Rule.OUTPUT, f"it prints its value {_CANARY}"))
         stored = [path for path in sorted(device.state.rglob("*")) if path.is_file() and _holds(path)]
         faults += [
@@ -159,13 +160,35 @@ async def _leaks(setup: Setup) -> list[RuleViolation]:
     return faults
 
 
+_FORMS = (_CANARY.encode(), struct.pack("<d", float(_CANARY)), struct.pack(">d", float(_CANARY)))
+"""The value as text and as binary64."""
+_READ_BYTES = 1 << 20
+
+
 def _holds(path: Path) -> bool:
-    """Whether a file has the value, as text or as binary64."""
-    data, number = path.read_bytes(), float(_CANARY)
-    return any(form in data for form in (_CANARY.encode(), struct.pack("<d", number), struct.pack(">d", number)))
+    """Whether a file has the value; of a large one only a part is in memory at a time."""
+    before = b""
+    with path.open("rb") as file:
+        while data := file.read(_READ_BYTES):
+            if any(form in before + data for form in _FORMS):
+                return True
+            before = data[-max(map(len, _FORMS)) :]
+    return False
 
 
 CHECKS = (
-    Check("answers", "answers a task once: topic, QoS, digest, round, body", _answer),
-    Check("values", "answers whatever the value is, with messages of one size", _values),
+    Check(
+        "answers",
+        "answers a task once: topic, QoS, digest, round, body",
+        _answer,
+        "a wrong topic, QoS, retain flag, frame, digest, round, body or client id, and a second answer after a restart",
+        "faults that another task or another broker brings out",
+    ),
+    Check(
+        "values",
+        "answers whatever the value is, with messages of one size",
+        _values,
+        "a value of these that is silenced, changes size or exit code, or is printed or stored as text or binary64",
+        "other values, a value that is silenced only sometimes, and other forms of a stored value",
+    ),
 )

@@ -16,8 +16,8 @@ class Knowledge:
     """What earlier checks have learned about the program."""
 
     setup: Setup
-    samples: int = 200  # reports of each value for the law of the noise
-    seconds: float = 60.0  # for the samples of all laws together, that devices can use
+    samples: int | None = None  # reports of each value for the law of the noise; None: as many as each law needs
+    seconds: float = 180.0  # for the samples of all laws together, that devices can use
     laws: Collection[str] = ()  # that are sampled; all of them if there are none
     answers: float = 1.0  # seconds from the start of the program to its first report
     lasts: float | None = None  # seconds of a whole run of a program that ends by itself
@@ -58,6 +58,8 @@ class Check:
     name: str
     title: str  # what a device does that passes it
     run: Callable[[Knowledge], Awaitable[CheckOutcome]]
+    finds: str  # what it would have found, where the remarks do not say it in numbers
+    misses: str  # what it would not have found
 
 
 async def together(setup: Setup, cases: Iterable[Awaitable[list[RuleViolation]]]) -> list[RuleViolation]:

@@ -185,6 +185,18 @@ async def _all_charged(device: Device, asked: Task) -> list[RuleViolation]:
 
 
 CHECKS = (
-    Check("offers", "takes one of several epsilons, within its limits", _offers),
-    Check("sticky", "draws the memory of a sticky task once", _sticky),
+    Check(
+        "offers",
+        "takes one of several epsilons, within its limits",
+        _offers,
+        "a choice above the limits or the budget, or one that these values change",
+        "a choice that depends on another value",
+    ),
+    Check(
+        "sticky",
+        "draws the memory of a sticky task once",
+        _sticky,
+        "a memory that is drawn again, and a charge that is not for all rounds",
+        "a memory that changes after these rounds, or with another value",
+    ),
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import log
+from math import floor, log
 
 from hush_common.domain import Domain
 from hush_common.formatting import significant, whole
@@ -20,11 +20,16 @@ from hush_simulations.conformance.findings import Rule, RuleViolation
 from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
 from hush_simulations.conformance.pace import StarvedError
 from hush_simulations.conformance.reports import frame_of, inspect
+from hush_simulations.conformance.scale import TWICE, judge_scale
 from hush_simulations.conformance.tasks import LAWS, SampledLaw, task
 
 _PILOT = 2_000
 _TIMES_AS_MANY, _FEWEST, _MOST = 20, 2_000, 400_000
 """Draws of the reference: a multiple of the sample, within limits."""
+_OF_UNKNOWN = 60
+"""Reports about a value that a device replaces by a uniform one: they show nothing of epsilon, but gross errors."""
+_SURE = 0.9
+"""The probability of finding twice the epsilon, below which a pass does not claim it."""
 _FEWEST_AUDITED = 200
 """Reports below which a lower bound of epsilon says nothing."""
 _FEWEST_TESTED = 10
@@ -42,25 +47,39 @@ class _Sample:
 
     law: SampledLaw
     asked: Task
-    wanted: int  # of each value
+    wanted: Mapping[str | None, int]  # of each value
     bodies: dict[str | None, list[Body]]
     seconds: float = 0.0  # that the devices have used
     started: Counter[str | None] = field(default_factory=Counter)
     faults: list[RuleViolation] = field(default_factory=list)
 
     @classmethod
-    def of(cls, law: SampledLaw, wanted: int) -> "_Sample":
+    def of(cls, law: SampledLaw, samples: int | None) -> "_Sample":
         asked = task(f"conform-law-{law.name.replace('_', '-')}", **law.fields)
+        counts = {
+            value: law.samples if known_index(asked.domain, value) is not None else _OF_UNKNOWN for value in law.values
+        }
+        wanted = counts if samples is None else dict.fromkeys(law.values, samples)
         return cls(law, asked, wanted, {value: [] for value in law.values})
 
     def next_value(self) -> tuple[str | None, int]:
-        """Return the value with the fewest reports so far, and how many are wanted of it."""
-        value = min(self.bodies, key=lambda one: (self.started[one], SystemRng().randbelow(1 << 20)))
-        return value, self.wanted - self.started[value]
+        """Return the value with the smallest share of its reports so far, and how many are wanted of it."""
+
+        def share(value: str | None) -> tuple[float, int]:
+            return self.started[value] / max(self.wanted[value], 1), SystemRng().randbelow(1 << 20)
+
+        value = min(self.bodies, key=share)
+        return value, self.wanted[value] - self.started[value]
 
     def fresh(self, number: int) -> Task:
         """Return a new task with the same law, and with its own purpose."""
         return task(f"{self.asked.id}-{number}", **self.law.fields)
+
+
+def known_index(domain: Domain, value: str | None) -> int | tuple[int, ...] | None:
+    """Return the index that a device reports about; None if it draws one, because a part of the value is missing."""
+    parsed = None if value is None else domain.parse(value)
+    return None if parsed is None or None in domain.read(parsed).parts else domain.index(parsed).index
 
 
 async def _noise(knowledge: Knowledge) -> CheckOutcome:
@@ -127,28 +146,40 @@ async def _one_run(knowledge: Knowledge, sample: _Sample, value: str | None, lac
                 break
         sample.faults += inspect(device, *asked)
         frames = {one.payload: frame_of(one) for one in device.reports}
-        sample.bodies[value] += [report.body for frame in frames.values() if frame for report in frame.reports]
+        bodies = [report.body for frame in frames.values() if frame for report in frame.reports]
+        sample.bodies[value] += filter(sample.asked.randomizer.admits, bodies)  # `inspect` reports the others
         return True
 
 
 def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
     """Compare a sample with the law of each value, and with the epsilon; return whether there was enough of it."""
     part, samples = _of_one_offer(sample)
+    domain = sample.asked.domain
     name, faults, seen = sample.law.name, list(dict.fromkeys(sample.faults)), list[float]()
     for value, bodies in samples.items():
         if len(bodies) >= _FEWEST_TESTED:
-            compared = _compared(sample.asked.domain, part, value, bodies)
+            compared = _compared(domain, part, value, bodies)
             seen.append(compared.visible)
             if compared.deviation:
                 faults.append(RuleViolation(Rule.LAW, f"{name}, {name_value(value)}: {compared.deviation}"))
     visible = max(seen) if len(seen) == len(samples) else 1.0
-    remark = f"{name}: {_counted(samples)} of {whole(sample.wanted)} reports of each of {len(samples)} values"
+    remark = f"{name}: {_counted(samples, sample.wanted)} reports"
     if visible > _GROSS:
         remark += f" in {significant(sample.seconds, 2)} s of its devices, too few to judge; "
         remark += "give more time with --seconds, or use --batch"
     else:
         remark += f"; a share that is wrong by {significant(visible, 2, scale=100)} points would be found"
-    audited = _audited(sample.asked.domain, part, list(samples.values()))
+    known = [(index, bodies) for value, bodies in samples.items() if (index := known_index(domain, value)) is not None]
+    scale = judge_scale(part, known)
+    if scale.found is not None:
+        words = "twice" if scale.found == TWICE else "half"
+        what = f"{name}: the noise is that of {words} the epsilon of the task, {significant(float(part.epsilon))}"
+        faults.append(RuleViolation(Rule.EPSILON if scale.found == TWICE else Rule.LAW, what))
+    if scale.power >= _SURE:
+        remark += f"; noise for twice the epsilon would be found with probability {_floor(scale.power)}"
+    else:
+        remark += "; noise for twice the epsilon would be missed: give more time with --seconds"
+    audited = _audited(domain, part, list(samples.values()))
     if audited is not None:
         declared = float(part.epsilon)
         if audited > declared:
@@ -158,9 +189,14 @@ def _judge(sample: _Sample) -> tuple[list[RuleViolation], str, bool]:
     return faults, remark, visible <= _GROSS
 
 
-def _counted(samples: Mapping[str | None, Sequence[Body]]) -> str:
-    counts = sorted({len(bodies) for bodies in samples.values()})
-    return whole(counts[0]) if len(counts) == 1 else f"{whole(counts[0])} to {whole(counts[-1])}"
+def _counted(samples: Mapping[str | None, Sequence[Body]], wanted: Mapping[str | None, int]) -> str:
+    found, asked = sum(map(len, samples.values())), sum(wanted.values())
+    return f"{whole(found)} of {whole(asked)}" if found < asked else whole(found)
+
+
+def _floor(share: float) -> str:
+    """Return a probability rounded down to hundredths, and not above 0.99: it is approximate."""
+    return f"{min(floor(100 * share), 99) / 100:g}"
 
 
 def _of_one_offer(sample: _Sample) -> tuple[Mechanism, Mapping[str | None, Sequence[Body]]]:
@@ -233,6 +269,18 @@ def _biased(ids: Sequence[bytes]) -> list[int]:
 
 
 CHECKS = (
-    Check("noise", "follows the law of each mechanism, and gives away no more than epsilon", _noise),
-    Check("ids", "draws the id of each report at random", _ids),
+    Check(
+        "noise",
+        "follows the law of each mechanism, and gives away no more than epsilon",
+        _noise,
+        "noise of the wrong law, as the line of each mechanism states",
+        "a smaller error, a leak in one report of thousands, at other values, or at another epsilon",
+    ),
+    Check(
+        "ids",
+        "draws the id of each report at random",
+        _ids,
+        "an id that comes twice, and more than 8 fixed bits",
+        "ids that follow from each other or from a weak seed",
+    ),
 )

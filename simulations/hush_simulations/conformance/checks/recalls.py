@@ -159,4 +159,12 @@ async def _killed(setup: Setup) -> list[RuleViolation]:
         return [*faults, *inspect(device, asked), *changed(device, when, Rule.SAME_BYTES)]
 
 
-CHECKS = (Check("recalls", "sends a report that the broker lost once more, the same bytes", _recalls),)
+CHECKS = (
+    Check(
+        "recalls",
+        "sends a report that the broker lost once more, the same bytes",
+        _recalls,
+        "a recall that is not served, is served twice, against the rules, or with other bytes",
+        "reports that are spread unevenly, and a second recall after the hour",
+    ),
+)

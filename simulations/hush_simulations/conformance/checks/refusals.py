@@ -129,6 +129,18 @@ async def _replaced(setup: Setup) -> list[RuleViolation]:
 _OTHER_BOUNDS: Mapping[str, object] = {"kind": "number", "lower": 0.0, "upper": 10.0}
 
 CHECKS = (
-    Check("hostile", "refuses malformed and illegal tasks, and then answers a legal one", _hostile),
-    Check("limits", "refuses what is closed, not open, too costly or changed", _limits),
+    Check(
+        "hostile",
+        "refuses malformed and illegal tasks, and then answers a legal one",
+        _hostile,
+        "an answer to one of these payloads, and a task that is not answered after one",
+        "other payloads, and an answer that comes later than the wait for silence",
+    ),
+    Check(
+        "limits",
+        "refuses what is closed, not open, too costly or changed",
+        _limits,
+        "an answer above the limit or the budget, out of time, or to a replaced task",
+        "an answer that comes later than the wait for silence",
+    ),
 )

@@ -46,7 +46,7 @@ async def _asked(setup: Setup, every: int, lead: int) -> CheckOutcome:
             found, share = await _in_round(device, round_, _until_round(asked, round_ + 1) - 0.1)
             is_judged = is_judged and (found or share < _MOST_LOST)
             if round_ == 1 and not device.reports and is_judged:
-                printed = f"; it printed last: {words}" if (words := device.last_words()) else ""
+                printed = f"; it printed last: {words}" if (words := device.output.last_line()) else ""
                 return CheckOutcome(faults, [f"asked {about}{printed}"], is_supported=False)
         faults += inspect(device, asked, rounds=range(_ROUNDS))
         faults += [fault for fault in _counted(device) if is_judged or fault.rule is not Rule.ROUNDS]
@@ -129,4 +129,12 @@ def _until_round(asked: Task, round_: int) -> float:
     return 0.0 if opens is None else (opens - datetime.now(UTC)).total_seconds()
 
 
-CHECKS = (Check("rounds", "answers each round once", _rounds),)
+CHECKS = (
+    Check(
+        "rounds",
+        "answers each round once",
+        _rounds,
+        "a round that is answered early, twice or not at all, with these kills",
+        "faults of later rounds, and of clocks that are set",
+    ),
+)

@@ -117,6 +117,18 @@ def _moment(longest: float) -> float:
 
 
 CHECKS = (
-    Check("resend", "sends the same bytes until the broker acknowledges them", _resend),
-    Check("crashes", "answers once, however often it is killed", _crashes),
+    Check(
+        "resend",
+        "sends the same bytes until the broker acknowledges them",
+        _resend,
+        "a report that changes, or that is not sent again, in one of these eight tries",
+        "such a fault that is rare",
+    ),
+    Check(
+        "crashes",
+        "answers once, however often it is killed",
+        _crashes,
+        "a second answer after one of these kills",
+        "a moment that no kill hit, and what a power cut does to the disk",
+    ),
 )
