@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import KEPT, FiniteChannel, finite
 from hush_aggregator.estimate.mechanisms import columns
+from hush_aggregator.estimate.proportions import proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import Task
+from hush_simulations.planning.plan import TOLERANCE
 
 Array = NDArray[np.float64]
 
@@ -49,12 +51,34 @@ def half_widths(task: Task, n: int, confidence: float, shares: Array, *, runs: i
     return {target: np.array([one[target] for one in found]) for target in ("reporters", "population")}
 
 
+def longer(task: Task, n: int, confidence: float, target: str, *, share: float, error: float) -> float:
+    """The probability that the interval of a share is longer than planned by more than `TOLERANCE`, of every count.
+
+    The larger one of two laws: n people drawn from a population of which this share has it, and n of whom it has it.
+    """
+    no, yes = map(float, _channel(task).of_yes)
+    counts, alike = list(range(n + 1)), len(task.domain.parts)
+    made = proportions(_channel(task).of_yes, n, counts, [confidence], alike=alike).intervals[0]
+    halves = np.array([(high - low) / 2 for low, high in (one[target] for one in made)])
+    who = round(n * share)
+    laws = [no + share * (yes - no)] * n, [no] * (n - who) + [yes] * who
+    return max(float(_of_coins(law)[halves > (1 + TOLERANCE) * error].sum()) for law in laws)
+
+
+def _of_coins(chances: list[float]) -> Array:
+    """The law of the sum, one coin after the other."""
+    law = np.ones(1)
+    for chance in chances:
+        law = np.convolve(law, (1 - chance, chance))
+    return law
+
+
 def levels(task: Task) -> Array:
     """The positions between which a mechanism rounds at random; of Laplace noise the bounds and the middle."""
     return np.linspace(0, 1, 3) if isinstance(task.randomizer, Laplace) else _channel(task).nodes
 
 
-def kept(halves: Array, error: float, slack: float = 1.02) -> float:
+def kept(halves: Array, error: float, slack: float = 1 + TOLERANCE) -> float:
     """In which share of the samples an error bar was as short as planned."""
     return float((halves <= slack * error).mean())
 

@@ -7,14 +7,13 @@ from numpy.typing import NDArray
 from toy.kary import KaryResponse
 
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
 from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible
 from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 
-__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread", "worst"]
+__all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread"]
 
 
 def columns(mechanism: KaryResponse) -> int:
@@ -30,13 +29,6 @@ def estimate(parts: Sequence[tuple[KaryResponse, Tally]], request: EstimateReque
     return subset_selection.estimate_frequencies(
         parts, request.domain.labels, request.confidence, enrolled=request.enrolled_of(parts)
     )
-
-
-def worst(mechanism: KaryResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
-    mean, counts = worst_counts(finite(mechanism), people, assumed)
-    named = min(max(counts[-1] + more, 0), people)
-    each, others = divmod(people - named, mechanism.categories - 1)
-    return mean, (named, *(each + (place < others) for place in range(mechanism.categories - 1)))
 
 
 def said(_: KaryResponse, __: CategoryDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:

@@ -14,7 +14,17 @@ from hush_common.formatting import at_least, exact, fixed, percent_at_most, rati
 from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
 from hush_simulations.planning.feasibility import Feasibility, FeasibleLine
-from hush_simulations.planning.plan import TARGETS, Amount, OwnValues, Plan, PlanLine, PlanQuestion, Target, Unknown
+from hush_simulations.planning.plan import (
+    TARGETS,
+    TOLERANCE,
+    Amount,
+    OwnValues,
+    Plan,
+    PlanLine,
+    PlanQuestion,
+    Target,
+    Unknown,
+)
 
 
 def error_in_words(domain: Domain, value: float) -> str:
@@ -34,6 +44,7 @@ def is_share(number: NumberDomain) -> bool:
     return (number.lower, number.upper, number.unit) == (0, 1, "")
 
 
+_SHORTER = 0.9  # than asked for, from which on a sentence tells it
 _VISIBLE = 1.005  # times as dear, or as cheap, from which on a sentence tells it
 _NEEDS: Mapping[Unknown, str] = {
     "people": "{} times as many people",
@@ -136,9 +147,16 @@ def _sentences(plan: Plan) -> Iterator[str]:
     basis = "Every figure is for worst-case values." if data is None else _basis(data, plan.question.domain)
     yield f"trusted collector: sees every value and adds noise to the mean, once. {basis}"
     if plan.question.confidence is not None:
-        kept = exact(KEPT, scale=100)
-        values = ", whatever the values" if data is None else " of such values"
-        yield f"In {kept} % of samples{values}, no interval that hush prints is wider than planned."
+        yield _promise("planned", data)
+
+
+def _promise(than: str, data: OwnValues | None) -> str:
+    """Return which intervals are no wider, in how many samples."""
+    values = ", whatever the values" if data is None else " of such values"
+    return (
+        f"In {exact(KEPT, scale=100)} % of samples{values}, the intervals for the reporters and for the population are "
+        f"at most {significant(TOLERANCE, scale=100)} % wider than {than}; those at any time are wider."
+    )
 
 
 def _basis(data: OwnValues, domain: Domain) -> str:
@@ -161,6 +179,22 @@ def _choice(plan: Plan) -> Iterator[str]:
         return
     for target in TARGETS:
         yield from _compared(plan, target)
+    yield from _shorter(plan)
+
+
+def _shorter(plan: Plan) -> Iterator[str]:
+    """Yield where `auto` needs so many people because the method of the interval changes there to a narrower one."""
+    error = None if plan.question.domain.is_share else plan.question.error_in_unit
+    for line in plan.mechanisms:
+        for target, half in line.half_widths.items():
+            people = int(line.amounts[target])
+            if line.mechanism != plan.auto.get(target) or error is None or half > _SHORTER * error or people == 1:
+                continue
+            wanted, found = (error_in_words(plan.question.domain, one) for one in (error, half))
+            yield (
+                f"With {whole(people)} people the interval for the {target} is ± {found}, with {whole(people - 1)} it "
+                f"is wider than ± {wanted}: from {whole(people)} reports on its method is another one."
+            )
 
 
 def _compared(plan: Plan, target: Target) -> Iterator[str]:
@@ -262,7 +296,7 @@ def _feasibility_sentences(found: Feasibility) -> Iterator[str]:
     yield "observer: how sure somebody at 50/50 about a person becomes at most, who sees that person's report."
     yield "people for the goal: how many have to answer, for the population."
     yield "Every figure is for worst-case values." if found.data is None else _basis(found.data, found.domain)
-    yield f"In {exact(KEPT, scale=100)} % of samples, no interval that hush prints is wider."
+    yield _promise("this", found.data)
 
 
 _LABELS = len("measured")

@@ -123,8 +123,7 @@ def feasibility(
         def widths(of: Any) -> dict[str, float]:  # noqa: ANN401 - either cost
             if people is None:
                 return {}
-            # An interval is cut off at the bounds: it is never wider than the range.
-            return {target: min(error_of(of, target, people, confidence), 0.5) * scale for target in TARGETS}
+            return {target: error_of(of, target, people, confidence) * scale for target in TARGETS}
 
         return FeasibleLine(
             epsilon=epsilon,

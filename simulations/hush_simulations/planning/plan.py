@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from itertools import count
-from math import exp, inf, isclose, isqrt, log, sqrt
+from math import ceil, erfc, exp, floor, inf, isclose, isqrt, log, pi, sqrt
 from operator import itemgetter
 from typing import Any, Literal, TypeAlias, cast
 
@@ -34,7 +34,9 @@ from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.estimate.finite_channel import KEPT, Assumed, Values, finite, largest_variance, worst_people
 from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.estimate.numerics.quantiles import normal_quantile
+from hush_aggregator.estimate.mechanisms.analysis import PlannedAnalysis
+from hush_aggregator.estimate.numerics.quantiles import binomial_chances, normal_quantile
+from hush_aggregator.estimate.proportions import proportions
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import SMALLEST, at_most_sure, decimal_text, float_at_most
@@ -178,9 +180,6 @@ def _variances(mechanism: Mechanism) -> tuple[float, float]:
 
 
 _TRIES = 3
-_NEAR = 0.05
-_COARSE = 20
-_FEW, _REACH, _REACH_OF_FEW = 200, 2, 10
 
 _Array = NDArray[np.float64]
 
@@ -189,50 +188,76 @@ _Array = NDArray[np.float64]
 def half_widths(task: Task, people: int, confidence: float, values: Values | None = None) -> dict[str, float]:
     """Return half the length of the intervals of either target, for the population that makes them longest.
 
-    An interval's length depends on n, epsilon and confidence, and with some methods on the reports. So a tally of n
-    reports is made (`hush_aggregator.estimate.finite_channel`), and the estimator itself computes the interval. For the
-    reporters of a share it is also that of the answer whose reports vary most, given by nearly all. If its interval is
-    cut off at a bound of the range, a mean farther inside is tried as well, and the longer interval counts.
+    Of intervals for one look at the end, not of those that hold at any time. Longer ones are printed for at most 1 -
+    `KEPT` of the samples of people, whatever their values are, or for values distributed like `values`.
 
-    If values are known, it is the tally of people like those; where a bound cuts the interval off, its whole arm
-    counts, since another sample may lose less of it.
-
-    Intervals are longer the more the sample varies, so that at most 1 - `KEPT` of the samples give a longer one.
+    - Of a share the length is a function of the count of yes, and the count is binomial: the quantile of the lengths
+      by that law, for the mean that makes it largest (`_half_widths_of_share`).
+    - Otherwise a tally of n reports is made whose variance is at its quantile `KEPT`
+      (`hush_aggregator.estimate.finite_channel`), and the estimator itself computes the interval. If it is cut off at a
+      bound of the range, a mean farther inside is tried as well, and the longer interval counts. If values are known,
+      its whole arm counts, since another sample may lose less of it.
 
     Values are in [0, 1], or in one of the categories.
     """
+    if _mechanism(task).is_share:
+        return _half_widths_of_share(task, people, confidence, values)
     if values is not None:
         return _half_widths_of_known(task, people, confidence, values)
-    worst, _, intervals = _intervals(task, people, confidence, None)
-    noisiest = _noisiest(_mechanism(task))
-    means: dict[str, tuple[float | None, ...]] = {REPORTERS: (None,), POPULATION: (None,)}
-    if noisiest is not None and abs(worst - noisiest) > _NEAR:
-        means[REPORTERS] = (None, noisiest)
-    return {
-        target: max(_longest(task, people, confidence, target, mean) for mean in means[target])
-        for target in means
-        if target in intervals
-    }
+    targets = _intervals(task, people, confidence, None)[2].keys() & set(TARGETS)
+    return {target: _longest(task, people, confidence, target) for target in targets}
 
 
 def _half_widths_of_known(task: Task, people: int, confidence: float, values: Values) -> dict[str, float]:
+    _, center, intervals = _intervals(task, people, confidence, values)
     longest: dict[str, float] = {}
-    for more in _near(task, people):
-        _, center, intervals = _intervals(task, people, confidence, values, more)
-        for target in {REPORTERS, POPULATION} & intervals.keys():
-            low, high = intervals[target]
-            whole = [arm for arm, cut in ((high - center, low <= 0), (center - low, high >= 1)) if cut]
-            half = min(max((high - low) / 2, *whole, 0.0), 0.5)
-            longest[target] = max(longest.get(target, 0.0), half)
+    for target in intervals.keys() & set(TARGETS):
+        low, high = intervals[target]
+        whole = [arm for arm, cut in ((high - center, low <= 0), (center - low, high >= 1)) if cut]
+        longest[target] = min(max((high - low) / 2, *whole, 0.0), 0.5)
     return longest
 
 
-def _near(task: Task, people: int) -> range:
-    """How many more or fewer reports of yes to try: with few reports the length depends on the last one."""
-    if not _mechanism(task).is_share:
-        return range(1)
-    reach = _REACH_OF_FEW if people <= _FEW else _REACH
-    return range(-reach, reach + 1)
+_FEW_HAVE_IT = (0.0, 0.02, 0.1)
+_COUNTS, _DEVIATIONS = 128, 4.5
+_A_POINT = 0.25  # people: the interval is one count, next to an estimate just outside the range
+_GOLDEN = (sqrt(5) - 1) / 2
+
+
+def _half_widths_of_share(task: Task, people: int, confidence: float, values: Values | None) -> dict[str, float]:
+    mechanism = _mechanism(task)
+    channel = finite(mechanism)
+    no, yes = map(float, channel.of_yes)
+    noisiest = min(max((0.5 - no) / (yes - no), 0.0), 1.0)
+    means = {noisiest, *_FEW_HAVE_IT} | (set() if isclose(no + yes, 1) else {1 - share for share in _FEW_HAVE_IT})
+    laws = [_likely(people, no + mean * (yes - no)) for mean in (means if values is None else [values.mean])]
+    counts = np.unique(np.concatenate([some for some, _ in laws]))
+    alike = len(task.domain.parts)
+    made = proportions(channel.of_yes, people, counts.tolist(), [confidence], alike=alike).intervals[0]
+    longest: dict[str, float] = {}
+    for target in made[0].keys() & set(TARGETS):
+        halves = np.array([(one[target][1] - one[target][0]) / 2 for one in made])
+        halves[people * halves < _A_POINT] = 0.0
+        longest[target] = max(_kept(halves[np.searchsorted(counts, some)], chances) for some, chances in laws)
+    return longest
+
+
+def _likely(n: int, chance: float) -> tuple[NDArray[np.int64], _Array]:
+    """Return counts that are likely of n reports, and their binomial probabilities; of very many counts some."""
+    reach = 1 + _DEVIATIONS * sqrt(n * chance * (1 - chance))
+    low, high = max(floor(n * chance - reach), 0), min(ceil(n * chance + reach), n)
+    counts = np.arange(low, min(high, low + 2 * _COUNTS) + 1)
+    if high - low >= 2 * _COUNTS:  # one in each of equal parts, nowhere at one phase of a lattice
+        places = np.arange(_COUNTS)
+        counts = low + ((places + places * _GOLDEN % 1) / _COUNTS * (high - low)).astype(np.int64)
+    return counts, binomial_chances(n, counts, chance)
+
+
+def _kept(halves: _Array, chances: _Array) -> float:
+    """Return the smallest half-width that at most 1 - `KEPT` of the samples exceed."""
+    order = np.argsort(halves)
+    below = np.cumsum(chances[order])
+    return float(halves[order][np.searchsorted(below, KEPT * below[-1] * (1 - 1e-12))])
 
 
 def _mechanism(task: Task) -> Mechanism:
@@ -241,17 +266,9 @@ def _mechanism(task: Task) -> Mechanism:
     return task.randomizer
 
 
-def _noisiest(mechanism: Mechanism) -> float | None:
-    """The answer to a bit whose reports vary more, if one does."""
-    if not mechanism.is_share:
-        return None
-    no, yes = finite(mechanism).noise.tolist()
-    return None if isclose(no, yes) else float(yes > no)
-
-
-def _longest(task: Task, people: int, confidence: float, target: str, inside: float | None) -> float:
+def _longest(task: Task, people: int, confidence: float, target: str) -> float:
     """Half the length of one interval; if a bound cuts it off, for a mean so far inside that none does."""
-    longest = 0.0
+    longest, inside = 0.0, None
     for _ in range(_TRIES):
         mean, center, intervals = _intervals(task, people, confidence, inside)
         low, high = intervals[target]
@@ -260,25 +277,17 @@ def _longest(task: Task, people: int, confidence: float, target: str, inside: fl
             break
         beyond = high - 2 * center if low <= 0 else low - 2 * center + 1
         inside = min(max(mean + beyond, 0.0), 1.0)
-    if _step(_mechanism(task)) / people * _COARSE > longest:  # the length depends on the last report
-        for more in _near(task, people):
-            low, high = _intervals(task, people, confidence, inside, more)[2][target]
-            longest = max(longest, (high - low) / 2)
     return longest
 
 
-def _step(mechanism: Mechanism) -> float:
-    """Return by how much one more report of yes moves the sum, if the estimate is a share."""
-    return float(finite(mechanism).a[1] - finite(mechanism).a[0]) if mechanism.is_share else 0.0
-
-
 @lru_cache(maxsize=4096)
-def _intervals(
-    task: Task, people: int, confidence: float, assumed: Assumed, more: int = 0
-) -> tuple[float, float, Intervals]:
-    """The mean of the (known or worst) values, the estimate and its intervals, with `more` reports of yes."""
+def _intervals(task: Task, people: int, confidence: float, assumed: Assumed) -> tuple[float, float, Intervals]:
+    """The mean of the (known or worst) values, the estimate and its intervals."""
     mechanism = _mechanism(task)
-    x, sums = analysis_of(mechanism).worst(mechanism, people, assumed, more)
+    analysis = analysis_of(mechanism)
+    if not isinstance(analysis, PlannedAnalysis):
+        raise TypeError(f"{mechanism.name} cannot be planned: its analysis has no `worst`")
+    x, sums = analysis.worst(mechanism, people, assumed)
     result = estimate(task, Tally(people, sums), confidence)
     one = result.parts[0]
     return x, one.mean or 0.0, one.intervals
@@ -294,6 +303,9 @@ Target = Literal["reporters", "population"]
 TARGETS: tuple[Target, Target] = ("reporters", "population")
 """The mean of the people who answer, and of the population they are a random sample of."""
 
+TOLERANCE = 0.02
+"""By how much an interval may be longer than planned: the tally that stands for the others is not exact."""
+
 MOST_PEOPLE = 10**15
 LARGEST_PLANNED = Fraction(16)
 """No larger epsilon is proposed: it would hide nothing."""
@@ -301,6 +313,10 @@ LARGEST_PLANNED = Fraction(16)
 _SLACK = 1 + 1e-9  # an error that equals the target but for its rounding meets it
 _STRIDE = 64  # the first step of a search is its start divided by this
 _DECADE = 9000  # numbers of four digits
+_HALVINGS = 60
+_RATIO, _SHORTER = Fraction(33, 32), Fraction(3, 4)
+_FAR = 30.0  # deviations
+_NEXT, _PARTS, _BANDS = 24, 32, 6
 
 
 def error_of(line: MechanismCost, target: Target, people: int, confidence: float | None) -> float:
@@ -308,22 +324,58 @@ def error_of(line: MechanismCost, target: Target, people: int, confidence: float
 
     At a confidence: of the interval that `hush_aggregator.estimate` returns for the worst people and all but unlikely
     samples of them (`half_widths`). As a root mean square: sqrt((noise + spread)/n). The trusted collector has no
-    interval: its error is the exact quantile of its noise, with z deviations of the sampling in quadrature.
+    interval: its error is the exact quantile of its noise plus a normal error of the sampling.
     """
-    if confidence is None or line.task is None:
-        return _normal_error(line, target, people, confidence)
+    if confidence is None:
+        return _normal_error(line, target, people, None)
+    if line.task is None:  # of no interval: none is wider than the range
+        return min(_normal_error(line, target, people, confidence), 0.5)
     laws = line.values or (None,)
     return max(half_widths(line.task, people, confidence, values).get(target, inf) for values in laws)
 
 
 def _normal_error(line: MechanismCost, target: Target, people: int, confidence: float | None) -> float:
     """By the largest variance and the normal law; of a trusted collector by the law of its noise."""
-    z = 1.0 if confidence is None else normal_quantile(confidence)
-    sampling = z**2 * line.spread / people if target == "population" else 0.0
-    if line.mechanism != "trusted collector":
-        return sqrt(z**2 * line.noise / people + sampling)
-    quantile = sqrt(2) if confidence is None else -log(1 - confidence)
-    return sqrt(line.noise / 2 * (quantile / people) ** 2 + sampling)
+    trusted = line.mechanism == "trusted collector"
+    noise = line.noise / people ** (2 if trusted else 1)
+    sampling = line.spread / people if target == "population" else 0.0
+    if confidence is None:
+        return sqrt(noise + sampling)
+    if trusted:
+        return _laplace_and_normal(sqrt(noise / 2), sqrt(sampling), confidence)
+    return normal_quantile(confidence) * sqrt(noise + sampling)
+
+
+@lru_cache(maxsize=4096)
+def _laplace_and_normal(scale: float, deviation: float, confidence: float) -> float:
+    """Return the t with P(|L + N| > t) = 1 - `confidence`, L of Laplace's law and N normal, by bisection."""
+    low, high = 0.0, scale * -log((1 - confidence) / 2) + deviation * normal_quantile((1 + confidence) / 2)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _beyond(middle, scale, deviation) > 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _beyond(t: float, scale: float, deviation: float) -> float:
+    """P(|L + N| > t): of the normal part alone, and e^(r²/2)·(e^(-t/b)·Φ(t/s - r) - e^(t/b)·Φ(-t/s - r)), r = s/b."""
+    if not deviation:
+        return exp(-t / scale)
+    at, ratio = t / deviation, deviation / scale
+    alone = erfc(at / sqrt(2))
+    above = _scaled(at + ratio)
+    if at < ratio:
+        return alone + exp(-(at**2) / 2) * (_scaled(ratio - at) - above)
+    return alone + exp(ratio**2 / 2 - t / scale) * erfc((ratio - at) / sqrt(2)) / 2 - exp(-(at**2) / 2) * above
+
+
+def _scaled(u: float) -> float:
+    """e^(u²/2)·Φ(-u) for u ≥ 0: where that overflows, by its asymptotic series."""
+    if u < _FAR:
+        return exp(u**2 / 2) * erfc(u / sqrt(2)) / 2
+    return (1 - 1 / u**2 + 3 / u**4 - 15 / u**6) / (u * sqrt(2 * pi))
 
 
 def sampling_error(people: int, confidence: float | None, variance: float = EVEN) -> float:
@@ -332,22 +384,54 @@ def sampling_error(people: int, confidence: float | None, variance: float = EVEN
 
 
 def people_for(line: MechanismCost, target: Target, error: float, confidence: float | None) -> int | None:
-    """Return the fewest people whose error is at most `error`; None above `MOST_PEOPLE`.
+    """Return the fewest people such that the error of these, and of more, is at most `error`; None above `MOST_PEOPLE`.
 
-    Errors fall as n or epsilon rises, but where an interval changes its method they may jump. So each search starts
-    from what normal intervals of the same variance would need, which is close if reports are many, and walks to the
-    nearest place where the error becomes small enough.
+    Errors fall as n rises, but with one more report they may jump: where an interval changes its method, and where the
+    ends of an interval are whole counts. So the search starts from what normal intervals of the same variance would
+    need, which is close if reports are many, and walks to the nearest place where the error becomes small enough. Then
+    it tries more people (`_more`, `_more_of_share`): if some of them get a longer interval, it goes on from there.
     """
     guess = _first(lambda people: _normal_error(line, target, people, confidence), error, 1, MOST_PEOPLE)
     if guess is None or confidence is None or line.task is None:
         return guess
-    return _first(lambda people: error_of(line, target, people, confidence), error, guess, MOST_PEOPLE)
+
+    def at(people: int) -> float:
+        return error_of(line, target, people, confidence)
+
+    found = _first(at, error, guess, MOST_PEOPLE)
+    more = _more_of_share if _mechanism(line.task).is_share else _more
+    while found is not None:
+        longer = next((people for people in more(found, error) if at(people) > error * _SLACK), None)
+        if longer is None:
+            break
+        found = _first(at, error, longer, MOST_PEOPLE)
+    return found
+
+
+def _more(people: int, _: float) -> list[int]:
+    """Return numbers of people up to half as many more, descending: all of the next ones, and evenly spaced ones."""
+    spaced = {people + people * part // _PARTS for part in range(1, _PARTS // 2 + 1)}
+    found = spaced.union(range(people + 1, people + _NEXT + 1)) - {people}
+    return sorted((one for one in found if one <= MOST_PEOPLE), reverse=True)
+
+
+def _more_of_share(people: int, error: float) -> list[int]:
+    """Return the numbers of people of whom one more count in the interval makes it too long, descending.
+
+    The reporters' interval of n people is i/n long, i whole and rising with n. It is too long where i > 2n·error: if it
+    is for some n, then also for the last one before i ≤ 2n·error.
+    """
+    first = floor(2 * people * error) + 1
+    found = {ceil(counts / (2 * error)) - 1 for counts in range(first, first + _BANDS)}
+    return sorted((one for one in found if people < one <= MOST_PEOPLE), reverse=True)
 
 
 def epsilon_for(family: Family, target: Target, people: int, error: float, confidence: float | None) -> Fraction | None:
     """Return the smallest epsilon, to four digits and rounded up, at which the error of `people` is at most `error`.
 
-    None if none up to `LARGEST_PLANNED` suffices.
+    None if none up to `LARGEST_PLANNED` suffices. A larger epsilon may give a longer interval: where the method of the
+    interval changes, or the parameters of the mechanism. So smaller ones are tried, `_RATIO` apart, from below what
+    normal intervals would need.
     """
 
     def by(measure: Callable[[MechanismCost, Target, int, float | None], float]) -> Callable[[int], float]:
@@ -361,8 +445,22 @@ def epsilon_for(family: Family, target: Target, people: int, error: float, confi
     z = 1.0 if confidence is None else normal_quantile(confidence)
     usual = min(max(Fraction(2 * z / error) / isqrt(people), SMALLEST), LARGEST_PLANNED)  # noise is about 4/epsilon^2
     guess = _first(by(_normal_error), error, _place(usual), most)
-    place = guess if guess is None else _first(by(error_of), error, guess, most)
+    if guess is None or confidence is None:
+        return None if guess is None else _epsilon(guess)
+    place, limit, low = _first(by(error_of), error, guess, most), error * _SLACK, 0
+    for smaller in _ascending(_SHORTER * _epsilon(guess), most if place is None else place):
+        if by(error_of)(smaller) <= limit:
+            place = _halved(by(error_of), limit, low, smaller)
+            break
+        low = smaller
     return None if place is None else _epsilon(place)
+
+
+def _ascending(epsilon: Fraction, end: int) -> Iterator[int]:
+    """Yield places of epsilons, each `_RATIO` times the one before, below `end`."""
+    while (place := _place(epsilon)) < end:
+        yield place
+        epsilon *= _RATIO
 
 
 def _epsilon(place: int) -> Fraction:
@@ -389,6 +487,11 @@ def _first(error: Callable[[int], float], limit: float, guess: int, most: int) -
     else:
         while (low := max(high - stride, 0)) and error(low) <= limit:
             high, stride = low, 2 * stride
+    return _halved(error, limit, low, high)
+
+
+def _halved(error: Callable[[int], float], limit: float, low: int, high: int) -> int:
+    """Return a place from `low` (excluded: 0, or the error is too large) to `high` (it is not) where it gets small."""
     for turn in count():
         if high - low <= 1:
             break
@@ -459,12 +562,14 @@ class PlanQuestion:
 class PlanLine:
     """One mechanism, or a reference.
 
-    `amounts` has what it takes, by target; unreachable targets are absent. `relative` is the ratio of people (or of
-    epsilons, if unknown) to those of `auto`; of the trusted collector that of errors, if they are the unknown.
+    `amounts` has what it takes, by target; unreachable targets are absent. `half_widths` are those of the intervals of
+    so many people, if people are the unknown. `relative` is the ratio of people (or of epsilons, if unknown) to those
+    of `auto`; of the trusted collector that of errors, if they are the unknown.
     """
 
     mechanism: str
     amounts: Mapping[str, Amount] = field(default_factory=dict)
+    half_widths: Mapping[str, float] = field(default_factory=dict)
     parameters: Mapping[str, int] = field(default_factory=dict)
     relative: Mapping[str, float] = field(default_factory=dict)
 
@@ -553,6 +658,8 @@ def _line_document(question: PlanQuestion, line: PlanLine) -> dict[str, Any]:
         document |= first | parameters | {target: targets[target] for target in (POPULATION,) if target in targets}
     else:
         document |= parameters | targets
+    if line.half_widths:
+        document["half_width"] = dict(line.half_widths)
     return document | ({"relative": dict(line.relative)} if line.relative else {})
 
 
@@ -671,7 +778,12 @@ def _solved(question: PlanQuestion, family: Family, target: Target, line: PlanLi
     if question.epsilon is not None or target == REPORTERS:
         line = replace(line, parameters=cost.parameters)
     amount = _people_or_error(question, cost, target)
-    return line if amount is None else replace(line, amounts={**line.amounts, target: amount})
+    if amount is None:
+        return line
+    if isinstance(amount, int) and question.confidence is not None:
+        half = error_of(cost, target, amount, question.confidence) * range_of(question.domain)
+        line = replace(line, half_widths={**line.half_widths, target: half})
+    return replace(line, amounts={**line.amounts, target: amount})
 
 
 def _least_epsilon(question: PlanQuestion, family: Family, target: Target) -> Fraction | None:

@@ -47,20 +47,6 @@ class Analysis(Protocol):
         """The estimate, from the mechanism and tally of each epsilon; at least one has a report."""
         ...
 
-    def worst(self, mechanism: Any, people: int, assumed: Assumed, more: int, /) -> tuple[float, tuple[int, ...]]:
-        """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.finite_channel`.
-
-        Args:
-            mechanism: for values in [0, 1].
-            people: how many report.
-            assumed: of their values: who has which, their mean alone, or nothing: then the worst.
-            more: reports of yes added, where the estimate is a share.
-
-        Returns:
-            The mean of the values, and the sums of the reports.
-        """
-        ...
-
     def said(self, mechanism: Any, domain: Any, bodies: NDArray[np.int64], place: int, /) -> NDArray[np.float64]:
         """What the reports that speak of one part of the value say of it, noisy as they are.
 
@@ -92,4 +78,22 @@ class BatchAnalysis(Protocol):
         self, samples: Sequence[Sequence[tuple[Any, Tally]]], request: EstimateRequest, /
     ) -> list[Estimate]:
         """The same estimates as `Analysis.estimate`, but for the rounding of sums."""
+        ...
+
+
+@runtime_checkable
+class PlannedAnalysis(Protocol):
+    """A module whose estimate is not a share: a plan needs a tally of it. The law of a share is that of its count."""
+
+    def worst(self, mechanism: Any, people: int, assumed: Assumed, /) -> tuple[float, tuple[int, ...]]:
+        """A tally whose intervals are long, as a plan needs it: see `hush_aggregator.estimate.finite_channel`.
+
+        Args:
+            mechanism: for values in [0, 1].
+            people: how many report.
+            assumed: of their values: who has which, their mean alone, or nothing: then the worst.
+
+        Returns:
+            The mean of the values, and the sums of the reports.
+        """
         ...

@@ -49,7 +49,7 @@ def estimate_many(samples: Sequence[Sequence[tuple[Mechanism, Tally]]], request:
     return estimate_samples(found, Units.of_domain(request.domain), request.confidence, enrolled=request.enrolled)
 
 
-def worst(mechanism: Mechanism, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+def worst(mechanism: Mechanism, people: int, assumed: Assumed) -> tuple[float, tuple[int, ...]]:
     channel = finite(mechanism)
     mean, counts = worst_counts(channel, people, assumed)
     found = dict(zip(channel.used, counts, strict=True))

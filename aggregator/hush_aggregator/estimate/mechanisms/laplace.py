@@ -350,7 +350,7 @@ def in_words(mechanism: Laplace, domain: NumberDomain, bodies: NDArray[np.int64]
     return in_words_of(said(mechanism, domain, bodies, 0))
 
 
-def worst(mechanism: Laplace, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+def worst(mechanism: Laplace, people: int, assumed: Assumed) -> tuple[float, tuple[int, ...]]:
     """Values at the bounds, half at either if nothing is known; the winsorised sums as if no report lay outside."""
     if isinstance(assumed, Values):
         mean, raw = assumed.mean, {order: assumed.moment(order) for order in (2, 4, 6)}

@@ -7,14 +7,13 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import proportions
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import in_words, said
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain
 from hush_common.mechanisms import RandomizedResponse
 
-__all__ = ["columns", "estimate", "estimate_many", "fold", "in_words", "possible", "said", "spread", "worst"]
+__all__ = ["columns", "estimate", "estimate_many", "fold", "in_words", "possible", "said", "spread"]
 
 
 def columns(_: RandomizedResponse) -> int:
@@ -56,8 +55,3 @@ def spread(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     (yes,) = tally.moments
     return said(mechanism, domain, np.array([[0], [1]]), place), np.array([tally.n - yes, yes])
-
-
-def worst(mechanism: RandomizedResponse, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
-    mean, counts = worst_counts(finite(mechanism), people, assumed)
-    return mean, (min(max(counts[-1] + more, 0), people),)

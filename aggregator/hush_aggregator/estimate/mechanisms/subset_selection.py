@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.diagnostics import finite_monitors, worst_verdict
 from hush_aggregator.estimate.estimates import Estimate
-from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
+from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.proportions import pooled_proportions, proportions
 from hush_aggregator.tally import Tally
@@ -73,14 +73,6 @@ def possible(mechanism: SubsetSelection, tally: Tally) -> bool:
 def estimate(parts: Sequence[tuple[SubsetSelection, Tally]], request: EstimateRequest) -> Estimate:
     labels = [part.name for part in request.domain.parts]
     return estimate_frequencies(parts, labels, request.confidence, enrolled=request.enrolled_of(parts))
-
-
-def worst(mechanism: SubsetSelection, people: int, assumed: Assumed, more: int) -> tuple[float, tuple[int, ...]]:
-    """The first category at its worst; who named which other one does not matter."""
-    mean, counts = worst_counts(finite(mechanism), people, assumed)
-    named = min(max(counts[-1] + more, 0), people)
-    each, others = divmod(people * mechanism.size - named, mechanism.categories - 1)
-    return mean, (named, *(each + (place < others) for place in range(mechanism.categories - 1)))
 
 
 def said(_: SubsetSelection, __: CategoryDomain, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:

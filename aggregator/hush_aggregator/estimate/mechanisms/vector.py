@@ -86,7 +86,7 @@ def estimate(parts: Sequence[tuple[Vector, Tally]], request: EstimateRequest) ->
     return estimate_coordinates(parts, request.domain, request.confidence, request.enrolled_of(parts))
 
 
-def worst(mechanism: Vector, people: int, assumed: Assumed, _: int) -> tuple[float, tuple[int, ...]]:
+def worst(mechanism: Vector, people: int, assumed: Assumed) -> tuple[float, tuple[int, ...]]:
     """The first coordinate at its worst; who drew what else does not matter."""
     mean, counts = worst_counts(finite(mechanism.part), people, assumed, drawn=mechanism.drawn)
     rest = [0] * (mechanism.coordinates - 1) * (mechanism.levels + 1)

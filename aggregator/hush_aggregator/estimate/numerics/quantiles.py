@@ -26,7 +26,7 @@ and n alone. The deviance is convex in the logit of c; Newton's method comes to 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import exp, lgamma, log, pi, sqrt
+from math import exp, lgamma, log, log1p, pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -170,6 +170,19 @@ def log1p_exp(u: Array) -> Array:
     """log(1 + e^u) at any u."""
     with underflow("a logit far from the middle"):
         return np.asarray(np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u))))
+
+
+def binomial_chances(n: int, counts: NDArray[np.int64], chance: float) -> Array:
+    """P(Bin(n, `chance`) = count) of each count, 0 < chance < 1; by Stirling's series, so that nothing cancels."""
+    yes, no = counts.astype(float), (n - counts).astype(float)
+    logs = -deviance(np.full(len(yes), log(chance)), np.full(len(yes), log1p(-chance)), yes, no)
+    return np.asarray(np.exp(logs + _beyond_powers(np.array([float(n)])) - _beyond_powers(yes) - _beyond_powers(no)))
+
+
+def _beyond_powers(count: Array) -> Array:
+    """log(k!) less k·log(k) - k."""
+    some = np.maximum(count, 1.0)
+    return np.where(count > 0, np.log(2 * pi * some) / 2 + stirling(some), 0.0)
 
 
 @lru_cache(maxsize=256)
