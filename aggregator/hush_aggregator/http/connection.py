@@ -1,17 +1,12 @@
 """Limits of connections, which uvicorn does not have: their number, and how long one may wait.
 
-At the limit, of all connections or of one address, a new connection replaces the oldest without a complete request. So
-a client that sends its request at once is answered, however many others send nothing.
-
 Each connection is checked once a second, and closed if it is in one phase for too long. An idle stream of events is in
 none of these phases.
 """
 
 import socket
 import struct
-import sys
 from asyncio import Transport
-from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum
@@ -20,7 +15,8 @@ from typing import Any, cast
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from hush_aggregator.http.client_address import Network, is_loopback, is_trusted, share_of
+from hush_aggregator.http.client_address import Network, is_loopback, is_trusted
+from hush_aggregator.http.connection_limit import ConnectionLimit, open_file_limit
 from hush_aggregator.http.security import BODY_LIMIT, REQUESTS, STREAMS
 from hush_aggregator.http.service import ProblemError, ProblemType
 
@@ -52,50 +48,16 @@ TIMEOUTS_S: dict[Phase, float] = {Phase.HEAD: 10.0, Phase.LEFT: 2.0, Phase.READE
 """The maximum seconds in each phase."""
 
 
-class Connections:
-    """The connections of a server: how many each address has, and which wait for a complete request.
-
-    Trusted proxies have no share: their requests count for the forwarded address.
-    """
+class Connections(ConnectionLimit["Connection"]):
+    """The connections of a server. Trusted proxies have no share: their requests count for the forwarded address."""
 
     def __init__(self, trusted: Sequence[Network] = ()) -> None:
-        self._trusted = trusted
-        self._all: dict[Connection, str] = {}
-        self._of: Counter[str] = Counter()
-        self._waiting: OrderedDict[Connection, None] = OrderedDict()  # the oldest first
-        self._waiting_of: defaultdict[str, OrderedDict[Connection, None]] = defaultdict(OrderedDict)
+        def share(peer: str | None, most: int) -> int:
+            if is_trusted(peer, trusted):
+                return most
+            return max(most // 2, min(most, _LOOPBACK_SHARE)) if is_loopback(peer) else most // 2
 
-    def add(self, connection: "Connection", peer: str | None) -> None:
-        """Add a connection. If there are too many, close the oldest without a complete request."""
-        who = share_of(peer)
-        self._all[connection] = who
-        self._of[who] += 1
-        self.note(connection, is_waiting=True)
-        most = _most()
-        share = max(most // 2, min(most, _LOOPBACK_SHARE)) if is_loopback(peer) else most // 2
-        if self._of[who] > share and not is_trusted(peer, self._trusted):
-            next(iter(self._waiting_of[who])).abort()
-        elif len(self._all) > most:
-            next(iter(self._waiting)).abort()
-
-    def note(self, connection: "Connection", *, is_waiting: bool) -> None:
-        """Record whether a connection waits for a complete request, and since when."""
-        who = self._all.get(connection)
-        if who is None or is_waiting == (connection in self._waiting):
-            return
-        if is_waiting:
-            self._waiting[connection] = self._waiting_of[who][connection] = None
-        else:
-            del self._waiting[connection], self._waiting_of[who][connection]
-
-    def discard(self, connection: "Connection") -> None:
-        """Remove a closed connection."""
-        self.note(connection, is_waiting=False)
-        who = self._all.pop(connection, None)
-        if who is not None:
-            self._of[who] -= 1
-            if not self._of[who]:
-                del self._of[who], self._waiting_of[who]
+        super().__init__(lambda: _most(), share)  # noqa: PLW0108 - tests replace it
 
 
 class Connection(H11Protocol):
@@ -198,9 +160,5 @@ class Connection(H11Protocol):
 
 def _most() -> int:
     """Return the limit of connections, which the limit of open files may lower."""
-    if sys.platform == "win32":
-        return _MOST
-    import resource  # noqa: PLC0415 - not on Windows
-
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if files == resource.RLIM_INFINITY else max(REQUESTS, min(_MOST, files - _FILES_FOR_OTHERS))
+    files = open_file_limit()
+    return _MOST if files is None else max(REQUESTS, min(_MOST, files - _FILES_FOR_OTHERS))
