@@ -51,6 +51,7 @@ from hush_common.topics import (
     task_of_report_topic,
     task_of_task_topic,
 )
+from hush_common.wire import FRAME_LIMIT
 
 _LOG = logging.getLogger("hush.aggregator")
 _STEADY_S = 5.0  # a connection that lasted this long was no failed attempt
@@ -195,6 +196,7 @@ class Aggregator:
         retention: how long reports are stored after the end of their round; None for as long as their task says.
         separate: two connections instead of one, as long as the broker lets both be; None for `broker` alone.
         group: the workers that count into this store, of which one publishes; needs `separate`. None for one alone.
+        reports_per_message: how many reports a message may have; one with more is refused.
     """
 
     def __init__(
@@ -218,8 +220,9 @@ class Aggregator:
         retention: timedelta | None = None,
         separate: SeparateConnections | None = None,
         group: WorkerGroup | None = None,
+        reports_per_message: int = FRAME_LIMIT,
     ) -> None:
-        self._group = group
+        self._group, self._reports_per_message = group, reports_per_message
         self._lease = None if group is None else LeaseKeeper(group, self._in_worker)
         self._broker, self._store, self._announcing = broker, store, announcing
         self._separate = separate
@@ -638,7 +641,8 @@ class Aggregator:
     def _commit(self, reports: list[ReportMessage], now: datetime, grace: Mapping[str, timedelta]) -> CommitOutcome:
         """Decode, admit and commit a batch, in the store's thread, as everything that changes the tasks."""
         others, is_without_room = self._tasks.others, self._tasks.is_without_room
-        admitted = admit(decode(reports), self._tasks, now, grace, others=others, is_without_room=is_without_room)
+        decoded = decode(reports, most=self._reports_per_message)
+        admitted = admit(decoded, self._tasks, now, grace, others=others, is_without_room=is_without_room)
         began = time.perf_counter()
         outcome = self._store.commit(admitted.accepted, admitted.refused)
         senders = {**admitted.senders, **outcome.senders}

@@ -33,7 +33,7 @@ from hush_common.mechanisms import Offers
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import CLOCK_SKEW, Task
 from hush_common.topics import Delivery, is_sender, task_of_report_topic, task_of_task_topic
-from hush_common.wire import HEADER, VERSION, Refusal, count_of, decode_json, width_of
+from hush_common.wire import FRAME_LIMIT, HEADER, VERSION, Refusal, count_of, decode_json, width_of
 
 
 class TaskMessage(NamedTuple):
@@ -106,8 +106,8 @@ _Key = tuple[str | None, str | None, bytes]
 """Common to the reports of a block: the task in the topic, another one that they state, and the header of a frame."""
 
 
-def decode(messages: Iterable[ReportMessage]) -> DecodedBatch:
-    """Decode a batch of messages on report topics."""
+def decode(messages: Iterable[ReportMessage], *, most: int = FRAME_LIMIT) -> DecodedBatch:
+    """Decode a batch of messages on report topics. A message with more than `most` reports is over the quota."""
     found = DecodedBatch([], Counter())
 
     def refuse(task_id: str | None, reason: Refusal, sender: str) -> None:
@@ -128,11 +128,10 @@ def decode(messages: Iterable[ReportMessage]) -> DecodedBatch:
         senders.append(sender)
     by_width: defaultdict[int, dict[_Key, list[int]]] = defaultdict(dict)
     for key, places in groups.items():
-        width, whole = _whole(key[2], places, parts)
-        if len(whole) < len(places):
-            for k in sorted({*places} - {*whole}):
-                refuse(key[0], width if isinstance(width, Refusal) else Refusal.MALFORMED, senders[k])
-        if not isinstance(width, Refusal) and whole:
+        width, whole, refused = _judge(key[2], places, parts, most)
+        for k, reason in refused.items():
+            refuse(key[0], reason, senders[k])
+        if whole:
             by_width[width][key] = whole
     for width, some in by_width.items():
         found.blocks.extend(_blocks(width, some, parts, senders))
@@ -151,12 +150,17 @@ def _read(payload: bytes) -> tuple[str | None, bytes, bytes] | Refusal:
     return task, header, report_id + b"".join([k.to_bytes(8, "big", signed=True) for k in body])
 
 
-def _whole(header: bytes, places: list[int], parts: Sequence[bytes]) -> tuple[int | Refusal, list[int]]:
-    """Return the number of integers in a body under this header, and the messages with complete reports."""
+def _judge(
+    header: bytes, places: list[int], parts: Sequence[bytes], most: int
+) -> tuple[int, list[int], dict[int, Refusal]]:
+    """Return the integers in a body under this header, the messages to count, and why the others are refused."""
     width = width_of(header)
     if isinstance(width, Refusal):
-        return width, []
-    return width, [k for k in places if count_of(HEADER.size + len(parts[k]), width)]
+        return 0, [], dict.fromkeys(places, width)
+    counts = {k: count_of(HEADER.size + len(parts[k]), width) for k in places}
+    whole = [k for k, count in counts.items() if 0 < count <= most]
+    others = counts.keys() - whole if len(whole) < len(places) else ()
+    return width, whole, {k: Refusal.QUOTA if counts[k] else Refusal.MALFORMED for k in sorted(others)}
 
 
 @lru_cache
