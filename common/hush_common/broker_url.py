@@ -27,7 +27,7 @@ class BrokerUrl:
         ValueError: the parts do not fit together.
     """
 
-    host: str  # name or address; an IPv6 address without brackets
+    host: str  # name or address; an IPv6 address without brackets; or the path of a Unix socket, from `of_socket` only
     port: int  # 1 to 65535
     user: str | None = None  # MQTT user name, or None to connect without one
     password: str | None = field(default=None, repr=False)  # its password
@@ -92,11 +92,23 @@ class BrokerUrl:
             path=(parts.path or _PATH) if socket else None,
         )
 
+    @classmethod
+    def of_socket(cls, path: Path) -> "BrokerUrl":
+        """Return the address of a broker that listens on a Unix socket. No text is parsed as one."""
+        return cls(str(path.absolute()), 1)
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether the host is the path of a Unix socket."""
+        return self.host.startswith("/")
+
     @property
     def _scheme(self) -> str:
         return ("mqtt" if self.path is None else "ws") + ("s" if self.tls else "")
 
     def __str__(self) -> str:
+        if self.is_socket:
+            return f"unix:{self.host}"
         login = "" if self.user is None else f"{quote(self.user, safe='')}@"
         host = f"[{self.host}]" if ":" in self.host else self.host
         named = {name: file for name in _FILES if (file := getattr(self, name)) is not None}

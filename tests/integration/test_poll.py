@@ -3,100 +3,22 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from polls import HOURS, TEA, Running, asking, running
 from servers import Mosquitto, free_port
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from hush_client.client import Client
-from hush_client.policy import Policy
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, SubscriptionRefusedError
-from hush_simulations.poll.questions import Questions, make_question
+from hush_simulations.poll.questions import make_question
 from hush_simulations.poll.scripts import digest, scripts
-from hush_simulations.poll.session import Answered, Opened, PollSettings, Until, run_poll
-
-HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
-_NUMBERS = count()
-TEA = make_question("Tea?", {"kind": "bit"}, "1")
-
-
-class Running(NamedTuple):
-    opened: Opened
-    stop: asyncio.Event
-    forward: asyncio.Event
-    done: asyncio.Task[list[Answered]]
-
-    @property
-    def path(self) -> str:
-        return "/" + self.opened.address.split("/", 3)[3]
-
-    @property
-    def port(self) -> int:
-        return int(self.opened.address.split(":")[2].split("/")[0])
-
-    @property
-    def broker(self) -> BrokerUrl:
-        return BrokerUrl.parse(f"ws://127.0.0.1:{self.port}{self.path}mqtt")
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """The status and the text of a page, by its whole path."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
-        return int(head.split()[1]), f"{head.decode()}\r\n\r\n{body.decode()}"
-
-    async def answer(self, directory: Path, value: object, task: str = HOURS.id, at: BrokerUrl | None = None) -> str:
-        """Answer with a new device; return the status of its receipt."""
-        number = next(_NUMBERS)
-        policy = Policy(max_epsilon=4, lifetime=4)
-        async with Client(
-            at or self.broker, device=f"phone-{number}", state=directory / f"{number}", spread=0, policy=policy
-        ) as client:
-            receipt = await client.report(task, value)
-            return receipt.status
-
-    async def until(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(60):
-            while not await condition():  # noqa: ASYNC110 - over HTTP nothing tells
-                await asyncio.sleep(0.1)
-
-    async def counts(self, n: int) -> None:
-        async def shows() -> bool:
-            return f'data-answers="{n}"' in (await self.get(f"{self.path}screen/figures"))[1]
-
-        await self.until(shows)
-
-
-@asynccontextmanager
-async def running(settings: PollSettings) -> AsyncIterator[Running]:
-    stop, forward = asyncio.Event(), asyncio.Event()
-    opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-    done = asyncio.create_task(run_poll(settings, stop, forward, opened.set_result), name="poll")
-    done.add_done_callback(lambda _: opened.done() or opened.cancel())
-    with suppress(asyncio.CancelledError):
-        await opened
-    if done.done():
-        await done
-    try:
-        yield Running(await opened, stop, forward, done)
-    finally:
-        done.cancel()
-        await asyncio.wait([done])
-
-
-def asking(*tasks: object, **more: object) -> PollSettings:
-    in_turn = bool(more.pop("in_turn", False))
-    return PollSettings(Questions(tasks, in_turn), bind="127.0.0.1", **more)  # type: ignore[arg-type]
+from hush_simulations.poll.session import Until, run_poll
 
 
 @pytest.fixture
@@ -225,6 +147,32 @@ async def test_a_store_is_continued_under_the_same_task(devices: Path, tmp_path:
             poll.stop.set()
             (ended,) = await poll.done
         assert ended.answers == expected
+
+
+async def test_a_poll_in_turn_is_continued_at_the_question_that_is_not_closed(devices: Path, tmp_path: Path) -> None:
+    expected = [[2, 1], [2, 2]]
+    for start in range(2):
+        first, second = (
+            make_question(task.title, json.loads(task.payload)["domain"], str(task.epsilon)) for task in (HOURS, TEA)
+        )
+        async with running(asking(first, second, in_turn=True, store=tmp_path / "store")) as poll:
+            _, text = await poll.get(poll.path)
+            tasks = [part.split('"')[0] for part in text.split('data-task="')[1:]]
+            if not start:
+                for _ in range(2):
+                    assert await poll.answer(devices, 7, tasks[0]) == "sent"
+                await poll.counts(2)
+                poll.forward.set()
+                await poll.until(partial(_shows, poll, tasks[1]))
+            assert await poll.answer(devices, True, tasks[1]) == "sent"
+            await poll.counts(expected[start][1])
+            poll.stop.set()
+            ended = await poll.done
+        assert [one.answers for one in ended] == expected[start]
+
+
+async def _shows(poll: Running, task: str) -> bool:
+    return task in (await poll.get(f"{poll.path}screen/figures"))[1]
 
 
 async def test_another_question_in_a_store_gets_its_own_task(devices: Path, tmp_path: Path) -> None:

@@ -3,19 +3,21 @@
 import base64
 import hashlib
 import json
-import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hardened import HOST, Hardened, hush
 from page_browser import browsing
 from playwright.sync_api import Page, expect
+from polls import polling, reports_of
 from servers import need
+
+from hush_client.sending.mqtt import MqttTransport
+from hush_common.task import decode_task
+from hush_common.topics import report_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.outside]
 
@@ -42,23 +44,6 @@ def logins(broker: Hardened, tmp_path: Path) -> Path:
 def options(broker: Hardened, login: str = "", authority: str = "ca.pem") -> tuple[str, ...]:
     ca = f"?ca={broker.home / authority}" if authority else ""
     return (*broker.login("aggregator"), "--websocket", f"wss://{login}{HOST}:{broker.websockets}/{ca}")
-
-
-@contextmanager
-def polling(*arguments: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A poll that runs, and the address of its page."""
-    command = [sys.executable, "-m", "hush", "poll", *ASK, *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        said = ""
-        try:
-            while "Ctrl-C ends the poll" not in said:
-                line = process.stderr.readline()
-                assert line, said
-                said += line
-            yield re.findall(r"phones: +(\S+)", said)[0], process
-        finally:
-            process.kill()
 
 
 def end(process: "subprocess.Popen[str]") -> int:
@@ -88,16 +73,16 @@ def answer(page: Page) -> None:
 @pytest.mark.outside
 def test_each_browser_answers_over_tls_with_its_own_login(broker: Hardened, logins: Path) -> None:
     trusting = f"--ignore-certificate-errors-spki-list={key_hash(broker.home / 'broker.crt')}"
-    with polling(*options(broker), "--logins", str(logins)) as (address, process), browsing(trusting) as browser:
+    with polling(*ASK, *options(broker), "--logins", str(logins)) as poll, browsing(trusting) as browser:
         pages = [browser.new_context().new_page() for _ in range(4)]
         sockets: list[str] = []
         pages[0].on("websocket", lambda socket: sockets.append(socket.url))
         for page in pages[:3]:
-            page.goto(address)
+            page.goto(poll.address)
             answer(page)
         assert sockets[0].startswith(f"wss://{HOST}:{broker.websockets}/")
         assert "ca=" not in sockets[0]
-        pages[3].goto(address)
+        pages[3].goto(poll.address)
         expect(pages[3].locator("#waiting")).to_have_text(
             "All places of this poll are taken. Nothing was asked or sent.", timeout=IN_TIME_MS
         )
@@ -105,19 +90,32 @@ def test_each_browser_answers_over_tls_with_its_own_login(broker: Hardened, logi
         expect(pages[0].locator(".receipt")).to_contain_text("answered this question already", timeout=IN_TIME_MS)
         for page in pages[:3]:
             expect(page.locator("#connection")).to_have_text("Connected", timeout=IN_TIME_MS)
-        assert end(process) == 3  # the rules of the broker drop a report under the name of another login
+        assert end(poll.process) == 3  # the rules of the broker drop a report under the name of another login
     taken = logins.with_name("logins.taken").read_text(encoding="ascii").split()[1::2]
     assert sorted(taken) == sorted(PHONES)
 
 
 @pytest.mark.outside
 def test_a_browser_that_does_not_trust_the_certificate_sends_nothing(broker: Hardened, logins: Path) -> None:
-    with polling(*options(broker), "--logins", str(logins)) as (address, process), browsing() as browser:
+    with polling(*ASK, *options(broker), "--logins", str(logins)) as poll, browsing() as browser:
         page = browser.new_context().new_page()
-        page.goto(address)
+        page.goto(poll.address)
         expect(page.locator("#connection")).to_contain_text("No connection", timeout=IN_TIME_MS)
         expect(page.locator("form.answer")).to_be_hidden()
-        assert end(process) == 0
+        assert end(poll.process) == 0
+
+
+async def test_a_program_with_a_login_counts_once(broker: Hardened, logins: Path) -> None:
+    """With `--logins` the quota is 1, whatever the program of a participant sends."""
+    with polling(*ASK, *options(broker), "--logins", str(logins)) as poll:
+        for name, n in (("phone-1", 3), ("phone-2", 1)):
+            phone = f"wss://{name}:{broker.password(name)}@{HOST}:{broker.websockets}/?ca={broker.home / 'ca.pem'}"
+            async with MqttTransport(phone, "program").connect() as link:
+                await link.subscribe("hush/v1/tasks/+")
+                task = decode_task((await link.receive())[1])
+                for _ in range(n):
+                    await link.publish(report_topic(task.id, name), reports_of(task, 1))
+        assert end(poll.process) == 2
 
 
 def test_what_would_keep_phones_from_answering_is_one_error_before_the_poll(broker: Hardened, logins: Path) -> None:

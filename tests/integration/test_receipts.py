@@ -126,7 +126,7 @@ async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_mo
 
 
 async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -> None:
-    async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, url.port) as administrator:
+    async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, transport="unix") as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         async with Client(url, device="d", state=tmp_path / "state", spread=0) as client:
             receipt = await client.report("heights", 172.0, timeout=60)

@@ -515,7 +515,7 @@ class Options:
 
 @asynccontextmanager
 async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["MqttConnection"]:
-    """Return a connection over TCP, TLS or WebSockets as the address says, open during the `async with`.
+    """Return a connection over TCP, TLS, WebSockets or a Unix socket as the address says, open during the `async with`.
 
     Raises:
         BrokerError: (on entering) the broker is unreachable, refuses the login, or a file for TLS cannot be read.
@@ -664,7 +664,7 @@ async def _client(url: BrokerUrl, options: Options) -> MqttClient:
         ping_every=options.ping_every,
         silence=options.silence,
         tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
-        transport="tcp" if url.path is None else "websockets",
+        transport="unix" if url.is_socket else "tcp" if url.path is None else "websockets",
         websocket_path=url.path,
         inbox=Inbox(options.inbox_messages, options.inbox_bytes),
     )

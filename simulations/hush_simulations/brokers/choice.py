@@ -65,10 +65,10 @@ async def open_broker(choice: str, directory: Path) -> AsyncIterator[BrokerUrl]:
         BrokerError: it cannot be started.
     """
     if choice == "embedded":
-        from hush_simulations.brokers.embedded import embedded_broker  # noqa: PLC0415 - amqtt takes a quarter of a second
+        from hush_simulations.brokers.embedded import private_broker  # noqa: PLC0415 - amqtt takes a quarter of a second
 
-        async with embedded_broker() as url:
-            yield BrokerUrl.parse(url)
+        async with private_broker() as address:
+            yield address
     elif choice == "mosquitto":
         async with mosquitto_broker(directory) as url:
             yield BrokerUrl.parse(url)

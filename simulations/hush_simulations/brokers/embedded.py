@@ -3,7 +3,7 @@
 It has its own event loop in its own thread, for two reasons: only the loop's exception handler sees how some of its
 tasks fail, and that handler must not serve the loop of a simulation; and a busy simulation must not keep it from
 reading its sockets. The listening socket is ours (an external listener of amqtt), so that a port in use gives our
-message and port 0 works.
+message, port 0 works, and it may be a Unix socket.
 
 It is for trying things: it keeps everything in memory, and drops a message that the aggregator leaves unacknowledged
 for five seconds, or when the connection is lost; mosquitto does neither.
@@ -12,6 +12,7 @@ for five seconds, or when the connection is lost; mosquitto does neither.
 import asyncio
 import logging
 import os
+import tempfile
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from hmac import compare_digest
+from pathlib import Path
 from typing import Any
 
 # amqtt has inline annotations but no py.typed marker
@@ -31,8 +33,9 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import is_sender, task_of_recall_topic, task_of_report_topic, task_of_task_topic
 
-_SHUTDOWN_SECONDS = 5.0
+_SHUTDOWN_SECONDS = 2.0
 _LISTENER = "default"
+_LONGEST_PARENT = 70  # bytes; the path of a Unix socket has at most 103
 
 
 class _OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
@@ -101,23 +104,52 @@ class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped
             await super()._publish_retained_messages_for_subscription(subscription, session)
 
 
-@asynccontextmanager
-async def embedded_broker(host: str = "127.0.0.1", port: int = 0, owner_password: str = "") -> AsyncIterator[str]:
-    """Run a broker while the context is open.
+class _Writer(StreamWriterAdapter):  # type: ignore[misc] # amqtt is untyped
+    """An adapter for a Unix socket, too, whose other side has no address; amqtt would refuse it."""
 
-    It yields its URL. Any host but loopback opens it to the network, without passwords. Port 0 takes a free one.
-    With `owner_password`, the user `OWNER` may do everything with it, and others may only be devices.
+    def get_peer_info(self) -> tuple[str, int]:
+        peer: tuple[str, int] | None = super().get_peer_info()
+        return peer or ("local", 0)
+
+
+@asynccontextmanager
+async def embedded_broker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Run a broker without passwords while the context is open: anyone who reaches its address may do everything.
+
+    It yields its URL. Any host but loopback opens it to the network. Port 0 takes a free one.
 
     Raises:
         BrokerError: the port is in use, or the address is not one of this machine.
     """
-    server = _Server(host, port, owner_password)
-    with _silenced("amqtt"):
-        thread = threading.Thread(target=server.run, name="hush-embedded-broker", daemon=True)
+    async with _running(_Server((host, port))) as url:
+        yield str(url)
+
+
+@asynccontextmanager
+async def private_broker(owner_password: str = "") -> AsyncIterator[BrokerUrl]:
+    """Run a broker for this program while the context is open; other users of the machine cannot reach it.
+
+    It listens on a Unix socket in a directory that only this user may enter. On Windows, which has no such sockets, it
+    listens on the loopback interface. With `owner_password`, the user `OWNER` may do everything with it, and others may
+    only be devices.
+    """
+    if not hasattr(asyncio, "start_unix_server"):
+        async with _running(_Server(("127.0.0.1", 0), owner_password)) as url:
+            yield url
+        return
+    parent = None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT else "/tmp"  # noqa: S108 - mode 0700
+    with tempfile.TemporaryDirectory(prefix="hush-broker-", dir=parent, ignore_cleanup_errors=True) as directory:
+        async with _running(_Server(Path(directory) / "s", owner_password)) as url:
+            yield url
+
+
+@asynccontextmanager
+async def _running(server: "_Server") -> AsyncIterator[BrokerUrl]:
+    thread = threading.Thread(target=server.run, name="hush-embedded-broker", daemon=True)
+    with _silenced("amqtt", thread):
         thread.start()
         try:
-            listening: int = await asyncio.wrap_future(server.port)
-            yield str(BrokerUrl(host, listening))
+            yield await asyncio.wrap_future(server.url)
         finally:
             server.stop()
             await asyncio.to_thread(thread.join, 2 * _SHUTDOWN_SECONDS)
@@ -126,22 +158,22 @@ async def embedded_broker(host: str = "127.0.0.1", port: int = 0, owner_password
 class _Server:
     """One broker and its event loop, to run in a separate thread."""
 
-    def __init__(self, host: str, port: int, owner_password: str) -> None:
-        self.port: Future[int] = Future()
+    def __init__(self, place: tuple[str, int] | Path, owner_password: str = "") -> None:
+        self.url: Future[BrokerUrl] = Future()
         self._configuration = _configuration(owner_password)
-        self._address = (host, port)
+        self._place = place
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
 
     def run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits for the port
-            if not self.port.done():
-                self.port.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits for the address
+            if not self.url.done():
+                self.url.set_exception(error)
 
     def stop(self) -> None:
-        self.port.cancel()  # a broker that is still starting then ends by itself
+        self.url.cancel()  # a broker that is still starting then ends by itself
         if self._loop is not None and self._stopped is not None:
             with suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stopped.set)
@@ -153,8 +185,8 @@ class _Server:
         await broker.start()
         try:
             listener = await self._listen(broker)
-            if self.port.set_running_or_notify_cancel():  # False if the caller no longer waits for the port
-                self.port.set_result(listener.sockets[0].getsockname()[1])
+            if self.url.set_running_or_notify_cancel():  # False if the caller no longer waits for the address
+                self.url.set_result(self._url(listener))
                 await self._stopped.wait()
             listener.close()  # no new client while the sessions end
         finally:
@@ -163,17 +195,24 @@ class _Server:
     async def _listen(self, broker: _Broker) -> asyncio.Server:
         async def serve(reader: StreamReader, writer: StreamWriter) -> None:
             try:
-                await broker.external_connected(StreamReaderAdapter(reader), StreamWriterAdapter(writer), _LISTENER)
+                await broker.external_connected(StreamReaderAdapter(reader), _Writer(writer), _LISTENER)
             finally:
                 writer.close()
 
-        host, port = self._address
+        if isinstance(self._place, Path):
+            return await asyncio.start_unix_server(serve, self._place)
+        host, port = self._place
         try:
             return await asyncio.start_server(serve, host, port)
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else str(error)
             url = str(BrokerUrl(host, port))
             raise BrokerError(url, f"cannot listen there ({reason}); choose another --port or --host") from error
+
+    def _url(self, listener: asyncio.Server) -> BrokerUrl:
+        if isinstance(self._place, Path):
+            return BrokerUrl.of_socket(self._place)
+        return BrokerUrl(self._place[0], listener.sockets[0].getsockname()[1])
 
 
 async def _shut_down(broker: _Broker) -> None:
@@ -193,13 +232,17 @@ def _configuration(owner_password: str) -> BrokerConfig:
 
 
 @contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    """Keep a library's log from the terminal, but not from handlers that the application installed on it."""
+def _silenced(name: str, thread: threading.Thread) -> Iterator[None]:
+    """Keep a library's log from the terminal, but not from handlers that the application installed on it.
+
+    It stays silent if its thread has not ended by then.
+    """
     logger, quiet = logging.getLogger(name), logging.NullHandler()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(quiet)
     try:
         yield
     finally:
-        logger.removeHandler(quiet)
-        logger.propagate = propagate
+        if not thread.is_alive():
+            logger.removeHandler(quiet)
+            logger.propagate = propagate

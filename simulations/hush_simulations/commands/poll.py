@@ -21,6 +21,7 @@ from hush_common.terminal import note, show
 from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
 from hush_simulations.display.files import prepare
 from hush_simulations.poll.questions import (
+    DEFAULT_EPSILON,
     LARGEST_EPSILON,
     RELEASE_FROM,
     Questions,
@@ -29,9 +30,9 @@ from hush_simulations.poll.questions import (
     number_domain,
     read_questions,
 )
-from hush_simulations.poll.result import blocks, write_results
+from hush_simulations.poll.result import blocks, write_documents, write_pictures
 from hush_simulations.poll.scripts import digest
-from hush_simulations.poll.session import Opened, PollSettings, Until, run_poll
+from hush_simulations.poll.session import Answered, Opened, PollSettings, Until, run_poll
 
 PORT = 8642
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
@@ -53,7 +54,10 @@ def poll(
     yes_no: Annotated[bool, typer.Option("--yes-no", help="The answer is yes or no.")] = False,
     labels: Annotated[str | None, value_option("A,B,C", "The answer is one of these.")] = None,
     epsilon: Annotated[
-        str | None, value_option("E", f"How much an answer may give away, at most {LARGEST_EPSILON}; 2 without it.")
+        str | None,
+        value_option(
+            "E", f"How much an answer may give away, at most {LARGEST_EPSILON}; {DEFAULT_EPSILON} without it."
+        ),
     ] = None,
     purpose: Annotated[
         str, value_option("TEXT", "Why it is asked. Phones limit what they give away for a purpose.")
@@ -86,6 +90,10 @@ def poll(
     ] = None,
     user: Annotated[str, value_option("NAME", USER_HELP)] = "",
     password_file: Annotated[Path | None, value_option("FILE", LOGIN_FILE_HELP)] = None,
+    quota: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Answers of one sender to a question that count; 1 with --logins."),
+    ] = None,
     out: Annotated[Path | None, value_option("DIR", "Write the results there, as JSON and as pictures.")] = None,
     theme: ThemeOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the results at the end.")] = False,
@@ -109,18 +117,31 @@ def poll(
         None if store is None else store_file(parse_store(store), "hush poll counts into a SQLite file; name one"),
         *_broker(broker, websocket, logins, user, password_file),
         logins,
+        1 if quota is None and logins is not None else quota,
     )
     stop, forward = asyncio.Event(), asyncio.Event()
     directory = None if out is None else prepare(out)
-    ended = run_to_end(run_poll(settings, stop, forward, lambda opened: _announce(opened, settings, forward)), stop)
+
+    def finish(ended: list[Answered]) -> None:
+        try:
+            for path in () if directory is None else write_documents(ended, directory):
+                note(f"wrote {path}")
+        finally:
+            _print(ended, as_json=as_json)
+
+    ended = run_to_end(
+        run_poll(settings, stop, forward, lambda opened: _announce(opened, settings, forward), finish), stop
+    )
+    for path in () if directory is None else write_pictures(ended, directory, theme or "light"):
+        note(f"wrote {path}")
+
+
+def _print(ended: list[Answered], *, as_json: bool) -> None:
     if as_json:
         results = [one.result.to_document() | {"answers": one.answers} for one in ended]
-        print(json.dumps({"v": 1, "results": results}, indent=2, ensure_ascii=False))
+        print(json.dumps({"v": 1, "results": results}, indent=2, ensure_ascii=False), flush=True)
     else:
         show(blocks(ended))
-    if directory is not None:
-        for path in write_results(ended, directory, theme or "light"):
-            note(f"wrote {path}")
 
 
 def _questions(
@@ -144,7 +165,7 @@ def _questions(
     elif isinstance(labels, str):
         domain = labels_domain(labels)
     try:
-        return Questions([make_question(question, domain, epsilon or "2", purpose)])
+        return Questions([make_question(question, domain, epsilon or DEFAULT_EPSILON, purpose)])
     except TaskError as error:
         option = {"epsilon": "--epsilon", "purpose": "--purpose", "title": "QUESTION"}.get(error.field, given[0])
         raise OptionError(option, str(error).removeprefix(f"{error.field}: ")) from error

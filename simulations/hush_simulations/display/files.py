@@ -50,6 +50,16 @@ def write_all(directory: Path, picture: Picture, name: str, text: str, theme: Th
     return _written(directory, {f"{name}.json": _of(f"{text}\n".encode()), **_pictures(picture, name, theme)})
 
 
+def write_texts(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts by the names of their files, all or none; return their paths."""
+    return _written(directory, {name: _of(text.encode()) for name, text in texts.items()})
+
+
+def write_picture(directory: Path, picture: Picture, name: str, theme: Theme = "light") -> list[Path]:
+    """Write the files of a picture, all or none; return their paths."""
+    return _written(directory, _pictures(picture, name, theme))
+
+
 def _pictures(picture: Picture, name: str, theme: Theme) -> dict[str, Writer]:
     return {file: _of(content) for file, content in picture_files(picture, name, theme).items()}
 

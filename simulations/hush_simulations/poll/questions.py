@@ -19,6 +19,9 @@ MOST_QUESTIONS = 20
 LARGEST_EPSILON = 4
 """The limit of the page for one question, and for all questions with the same purpose."""
 
+DEFAULT_EPSILON = "2"
+"""Of a question that states none."""
+
 _TITLE = 200
 _PURPOSE = 500
 _SLUG = 40
@@ -128,7 +131,7 @@ def questions_of(document: Mapping[str, object]) -> Questions:
 def _question(document: object, where: str) -> Task:
     fields = Fields(document, where)
     title, purpose = fields.text("title"), fields.text("purpose", "")
-    epsilon = fields.anything("epsilon")
+    epsilon = fields.anything("epsilon", DEFAULT_EPSILON)
     kinds = {name: fields.anything(name, None) for name in ("number", "yes_no", "labels")}
     fields.end()
     given = [name for name, value in kinds.items() if value is not None and value is not False]

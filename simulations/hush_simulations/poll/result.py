@@ -13,7 +13,7 @@ from hush_aggregator.result import encode
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Fact, Facts, Renderable, Sentence
-from hush_simulations.display.files import write_all
+from hush_simulations.display.files import write_picture, write_texts
 from hush_simulations.display.style import Palette, Picture, Theme, canvas, finish, styled
 from hush_simulations.poll.questions import LARGEST_EPSILON, RELEASE_FROM
 from hush_simulations.poll.session import Answered
@@ -83,14 +83,21 @@ def _spent(ended: Sequence[Answered]) -> str:
     )
 
 
-def write_results(ended: Sequence[Answered], directory: Path, theme: Theme) -> list[Path]:
-    """Write a document and a picture for each question; return their paths."""
-    written = []
+def write_documents(ended: Sequence[Answered], directory: Path) -> list[Path]:
+    """Write a document for each question; return their paths."""
+    texts = {name: encode(one.result.to_document()).decode() for name, one in _named(ended)}
+    return write_texts(directory, {f"{name}.json": f"{text}\n" for name, text in texts.items()})
+
+
+def write_pictures(ended: Sequence[Answered], directory: Path, theme: Theme) -> list[Path]:
+    """Write a picture for each question; return their paths."""
+    return [path for name, one in _named(ended) for path in write_picture(directory, picture_of(one), name, theme)]
+
+
+def _named(ended: Sequence[Answered]) -> Iterator[tuple[str, Answered]]:
+    """Return each end with the name of its files."""
     for number, one in enumerate(ended, 1):
-        name = "result" if len(ended) == 1 else f"question-{number}"
-        text = encode(one.result.to_document()).decode()
-        written += write_all(directory, picture_of(one), name, text, theme)
-    return written
+        yield "result" if len(ended) == 1 else f"question-{number}", one
 
 
 def picture_of(answered: Answered) -> Picture:

@@ -1,7 +1,10 @@
 """A small HTTP server for a poll: pages, scripts, and the broker over WebSockets, all on one port.
 
-Whoever has the code is a participant: the code is the first part of every path, also of the WebSocket. Behind the
-WebSocket are the bytes of the embedded broker, whose rules allow a participant no more than a device may do.
+The code is the first part of every path, also of the WebSocket. A person who has it is a participant. Behind the
+WebSocket are the bytes of the embedded broker, whose rules allow a participant what a device may do.
+
+Connections are limited, all of them and those of one address. A connection that has not shown the code, or waits for a
+complete request or a first packet, gives way to a new one.
 """
 
 import asyncio
@@ -14,23 +17,30 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosed, InvalidOrigin
+from websockets.exceptions import InvalidOrigin
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+from hush_aggregator.http.connection_limit import ConnectionLimit, open_file_limit
 from hush_common.errors import OptionError
+from hush_simulations.poll.relay import LONGEST_PACKET, Streams, relay
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like another one
 _CODE = 8
-_PACKET = 65_536  # a report has some hundred bytes
+_MOST_CONNECTIONS, _LEAST_CONNECTIONS = 1000, 32
+_FILES_FOR_OTHERS = 128
+_FILES_EACH = 3  # the WebSocket, and both ends of the socket to the broker
+_ACCEPTED_AT_ONCE, _BACKLOG = 16, 128
+_CLOSE_S, _FAREWELL_S = 10.0, 1.0
 _GUESS_S = 0.5
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 HTML = "text/html; charset=utf-8"
@@ -73,7 +83,7 @@ class Site:
     routes: Mapping[str, Route]
     refusal: Callable[[bool], Page]  # called with whether a wrong code was given
     public: Mapping[str, Page]  # what that page loads, by its path
-    broker: tuple[str, int] | None  # where the embedded broker listens, behind the path `mqtt`
+    broker: Callable[[], Awaitable[Streams]] | None  # connects to the embedded broker, behind the path `mqtt`
     login: LoginRoute | None = None  # behind the path `login`; None if a page needs none from here
     elsewhere: str = ""  # the origin of a broker that phones reach by themselves, for the content security policy
 
@@ -102,20 +112,71 @@ def listen(host: str, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def serving(site: Site, listener: socket.socket) -> AsyncIterator[None]:
-    """Serve while the context is open."""
+    """Serve while the context is open. At its end every connection is closed, whatever its phone does."""
+    limit = ConnectionLimit["_Connection"](partial(_most_connections, open_file_limit()), _share)
     handler = _Handler(site)
-    async with serve(
+    server = await serve(
         handler.relay,
         sock=listener,
+        backlog=_ACCEPTED_AT_ONCE,
         process_request=handler.process,
         subprotocols=[Subprotocol("mqtt")],
         compression=None,
-        max_size=_PACKET,
+        max_size=LONGEST_PACKET,
+        max_queue=2,
         logger=_LOG,
         server_header=None,
-        close_timeout=1,
-    ):
+        close_timeout=_CLOSE_S,
+        create_connection=cast("type[_Connection]", partial(_Connection, limit=limit)),
+    )
+    listener.listen(_BACKLOG)  # connections that wait to be accepted
+    try:
         yield
+    finally:
+        server.close()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await server.wait_closed()
+        finally:
+            limit.abort_all()
+        await server.wait_closed()
+
+
+def _most_connections(files: int | None) -> int:
+    """Return the limit of connections, which the limit of open files may lower."""
+    room = _MOST_CONNECTIONS if files is None else (files - _FILES_FOR_OTHERS) // _FILES_EACH
+    return max(_LEAST_CONNECTIONS, min(_MOST_CONNECTIONS, room))
+
+
+def _share(_: str | None, most: int) -> int:
+    """Return the limit of each address."""
+    return most // 2
+
+
+class _Connection(ServerConnection):
+    """A connection that counts in a limit."""
+
+    def __init__(self, *arguments: Any, limit: "ConnectionLimit[_Connection]", **more: Any) -> None:  # noqa: ANN401 - those of websockets
+        super().__init__(*arguments, **more)
+        self._limit = limit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = self.remote_address
+        self._limit.add(self, str(peer[0]) if peer else None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.discard(self)
+        super().connection_lost(exc)
+
+    def abort(self) -> None:
+        """Close it at once, without sending what is still buffered."""
+        self._limit.discard(self)
+        self.transport.abort()
+
+    def note(self, *, is_waiting: bool) -> None:
+        self._limit.note(self, is_waiting=is_waiting)
 
 
 class _Handler:
@@ -124,6 +185,13 @@ class _Handler:
 
     async def process(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer a request; None for a WebSocket that may be opened."""
+        limited = cast("_Connection", connection)
+        try:
+            return await self._process(limited, request)
+        finally:
+            limited.note(is_waiting=True)  # for the phone to read the response, or for a first packet
+
+    async def _process(self, connection: "_Connection", request: Request) -> Response | None:
         parts = urlsplit(request.path)
         host = request.headers.get("Host", "")
         known = host if _HOST.fullmatch(host) else ""
@@ -135,6 +203,7 @@ class _Handler:
             return _redirect(base)
         if not _is_below(parts.path, base):
             return await self._refuse(parts.path, parts.query)
+        connection.note(is_waiting=False)
         name = parts.path[len(base) :]
         if name == "mqtt" and self._site.broker is not None:
             return self._admit(connection, request, known)
@@ -186,35 +255,9 @@ class _Handler:
         return Response(page.status, page.status.phrase, headers, body)
 
     async def relay(self, connection: ServerConnection) -> None:
-        """Pass the bytes of a WebSocket on to the broker, and back, until one of them ends."""
-        if self._site.broker is None:
-            return
-        reader, writer = await asyncio.open_connection(*self._site.broker)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_to_broker(connection, writer), name="hush-poll-to-broker")
-                group.create_task(_to_phone(reader, connection), name="hush-poll-to-phone")
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-
-async def _to_broker(connection: ServerConnection, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionClosed, ConnectionError):
-        async for message in connection:
-            if isinstance(message, str):
-                break  # MQTT is binary
-            writer.write(message)
-            await writer.drain()
-    writer.close()
-
-
-async def _to_phone(reader: asyncio.StreamReader, connection: ServerConnection) -> None:
-    with suppress(ConnectionClosed, ConnectionError):
-        while data := await reader.read(_PACKET):
-            await connection.send(data)
-    await connection.close()
+        """Connect a phone with the broker until one of them ends."""
+        if self._site.broker is not None:
+            await relay(connection, self._site.broker, partial(cast("_Connection", connection).note, is_waiting=False))
 
 
 def _is_address(host: str) -> bool:

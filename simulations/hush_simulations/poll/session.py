@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from hush_aggregator.aggregator import Aggregator
@@ -21,13 +22,15 @@ from hush_aggregator.http.page.view import TaskView
 from hush_aggregator.result import Result, ResultReader, utc_now
 from hush_aggregator.store.base import OpenedStore, Origin, StoreEditor, TaskRow, TaskState
 from hush_aggregator.store.location import open_editor
+from hush_aggregator.store.quotas import Limits
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_aggregator.tasks import close, withdraw
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, HushError, StoreError, TaskError, flatten_group
 from hush_common.task import Task, decode_task, make_task
+from hush_common.terminal import note
 from hush_common.topics import estimate_topic, status_topic, task_topic
-from hush_simulations.brokers.embedded import OWNER, embedded_broker
+from hush_simulations.brokers.embedded import OWNER, private_broker
 from hush_simulations.poll.logins import Logins
 from hush_simulations.poll.pages import (
     ShownQuestion,
@@ -39,14 +42,15 @@ from hush_simulations.poll.pages import (
     render_screen,
 )
 from hush_simulations.poll.questions import Questions
+from hush_simulations.poll.relay import Streams
 from hush_simulations.poll.server import LoginRoute, Page, Route, Site, listen, new_code, serving
 from hush_simulations.poll.websocket import address_for_browsers, check_websocket
 
 _UNDER_WAY_S = 1.5  # reports that phones sent before they learned that a question is closed
 _LOOK_S = 0.25
-_RELEASED_S = 5.0  # the aggregator looks once a second whether something was closed
 _PATIENCE_S = 10.0
 _SETTLE_S = 0.2
+_MOST_KINDS = 5
 
 
 class Until(NamedTuple):
@@ -73,6 +77,7 @@ class PollSettings:
     broker: BrokerUrl | None = None  # None for the embedded one
     websocket: BrokerUrl | None = None  # where phones reach that broker
     logins: Path | None = None  # of the phones there, one for each; None for the one in `websocket`, which they share
+    quota: int | None = None  # answers of one sender to one question that count; None for any number
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +134,24 @@ class _Figures:
 
 
 async def run_poll(
-    settings: PollSettings, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
+    settings: PollSettings,
+    stop: asyncio.Event,
+    forward: asyncio.Event,
+    on_open: Callable[[Opened], None],
+    on_end: Callable[[list[Answered]], object] = len,
 ) -> list[Answered]:
     """Run a poll until `stop` is set, or until it is over; return the ends of its questions.
 
     `forward` closes the question that is open, of a poll that asks in turn. `on_open` is called once phones can answer.
+    `on_end` is called with the ends as soon as they are known: before connections and broker are closed, and also if
+    the poll is cancelled or fails.
 
     Raises:
         BrokerError: there is no connection to the broker.
         OptionError: the port is in use.
         StoreError: the store cannot be opened or written.
     """
+    asyncio.get_running_loop().set_exception_handler(_OneLineEach())
     with (
         listen(settings.bind, settings.port) as listener,
         tempfile.TemporaryDirectory(prefix="hush-poll-", ignore_cleanup_errors=True) as directory,
@@ -147,17 +159,18 @@ async def run_poll(
     ):
         logins = None if settings.logins is None else stack.enter_context(closing(Logins(settings.logins)))
         path = settings.store or Path(directory) / "poll.sqlite"
-        store = await asyncio.to_thread(SqliteStore, path)
+        limits = None if settings.quota is None else Limits(settings.quota)
+        store = await asyncio.to_thread(SqliteStore, path, limits)
         try:
             async with _broker(settings) as url:
                 if settings.websocket is not None:
                     await check_websocket(settings.websocket, None if logins is None else logins.free)
                 with open_editor(path) as editor:
-                    return await _Poll(settings, listener, store, editor, url, logins=logins).run(
-                        stop, forward, on_open
-                    )
+                    poll = _Poll(settings, listener, store, editor, url, logins=logins, on_end=on_end)
+                    return await poll.run(stop, forward, on_open)
         except BaseExceptionGroup as errors:
-            raise next((one for one in flatten_group(errors) if isinstance(one, HushError)), errors) from errors
+            leaves = list(flatten_group(errors))
+            raise next((one for one in leaves if isinstance(one, HushError)), leaves[0]) from errors
         finally:
             await asyncio.to_thread(store.close)
 
@@ -171,8 +184,26 @@ async def _broker(settings: PollSettings) -> AsyncIterator[BrokerUrl]:
         yield settings.broker
         return
     password = secrets.token_urlsafe(24)
-    async with embedded_broker(owner_password=password) as text:
-        yield replace(BrokerUrl.parse(text), user=OWNER, password=password)
+    async with private_broker(password) as url:
+        yield replace(url, user=OWNER, password=password)
+
+
+class _OneLineEach:
+    """Reports an error that no task handles, such as of a connection that cannot be accepted: one line for each kind.
+
+    asyncio would print a traceback for each of them.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        error = context.get("exception")
+        told = str(context["message"]) if error is None else f"{type(error).__name__}: {error}"
+        if told not in self._told and len(self._told) < _MOST_KINDS:
+            self._told.add(told)
+            note(f"WARNING: the poll goes on after an error ({told})")
 
 
 class _Poll:
@@ -185,15 +216,25 @@ class _Poll:
         url: BrokerUrl,
         *,
         logins: Logins | None,
+        on_end: Callable[[list[Answered]], object],
     ) -> None:
-        self._logins = logins
+        self._logins, self._on_end, self._store = logins, on_end, store
         self._settings, self._listener, self._editor, self._url = settings, listener, editor, url
-        self._tasks = [_stored(editor, task) for task in settings.questions.tasks]
+        self._tasks = _continued(editor, settings.questions)
         self._figures = _Figures(editor)
-        self._figures.tasks = self._tasks[:1] if settings.questions.in_turn else list(self._tasks)
+        self._figures.tasks = [task for task in self._tasks if not editor.is_closed(task.digest)]
+        if settings.questions.in_turn:
+            del self._figures.tasks[1:]
+        for task in self._tasks:
+            row = editor.task_row(task.id)
+            if row is not None and row.state is not TaskState.CLOSED:
+                editor.set_state(task.id, TaskState.OPEN if task in self._figures.tasks else TaskState.WITHDRAWN)
+        self._closing: set[asyncio.Task[None]] = set()
         name = self._name = f"poll-{secrets.token_hex(8)}"
         bus = MqttBroker(url, f"hush-{name}", status=status_topic(name), patience=_PATIENCE_S)
-        self._aggregator = Aggregator(bus, store, tasks=self._figures.tasks, name=name, settle_s=_SETTLE_S)
+        self._aggregator = Aggregator(
+            bus, store, tasks=self._figures.tasks, name=name, settle_s=_SETTLE_S, reports_per_message=1
+        )
 
     async def run(
         self, stop: asyncio.Event, forward: asyncio.Event, on_open: Callable[[Opened], None]
@@ -204,9 +245,15 @@ class _Poll:
                 await asyncio.sleep(_LOOK_S / 10)
             async with self._pages() as opened:
                 on_open(opened)
-                while not stop.is_set() and await self._wait(stop, forward):
-                    await self._ask_next()
-                ended = await self._end()
+                try:
+                    while not stop.is_set() and await self._wait(stop, forward):
+                        await self._ask_next()
+                    await self._end()
+                finally:
+                    for closing in self._closing:
+                        closing.cancel()
+                    ended = await self._answered_all()
+                    self._on_end(ended)
             counting.cancel()
         if self._settings.broker is not None:
             await self._tidy()
@@ -247,7 +294,7 @@ class _Poll:
             | {name: _constant(page) for name, page in common.items()},
             lambda is_wrong: render_refusal("/", is_wrong=is_wrong),
             {f"/{name}": page for name, page in common.items() if name.startswith("assets/")},
-            (self._url.host, self._url.port) if settings.broker is None else None,
+            partial(_connect, self._url) if settings.broker is None else None,
             None if self._logins is None else _login_route(self._logins),
             "" if settings.websocket is None else origin_of(broker),
         )
@@ -272,38 +319,40 @@ class _Poll:
         return self._settings.questions.in_turn and self._figures.tasks[-1] is not self._tasks[-1]
 
     async def _ask_next(self) -> None:
-        """Close the question that is open, and ask the next one."""
+        """Withdraw the question that is open, ask the next one, and close the first once no report is under way."""
         here = self._figures.tasks[-1]
         following = self._tasks[self._tasks.index(here) + 1]
 
         def write() -> None:
             withdraw(self._editor, here.id)
             self._editor.add_task(following, Origin.COMMAND)
+            self._editor.set_state(following.id, TaskState.OPEN)
 
         await asyncio.to_thread(write)
         self._figures.tasks = [following]
+        closing = asyncio.create_task(self._close([here], after=_UNDER_WAY_S), name="hush-poll-close")
+        self._closing.add(closing)
 
-    async def _end(self) -> list[Answered]:
-        """Close what was asked, once the reports under way are counted."""
-        asked = self._tasks[: self._tasks.index(self._figures.tasks[-1]) + 1]
+    async def _close(self, tasks: Sequence[Task], *, after: float = 0) -> None:
+        await asyncio.sleep(after)
+        await asyncio.to_thread(lambda: [close(self._editor, task.id) for task in tasks])
 
-        def end(step: Callable[[StoreEditor, str], object]) -> None:
-            for task in asked:
-                step(self._editor, task.id)
-
-        await asyncio.to_thread(end, withdraw)
+    async def _end(self) -> None:
+        """Withdraw what is asked, and wait until the reports under way are counted."""
+        here = self._figures.tasks
+        await asyncio.to_thread(lambda: [withdraw(self._editor, task.id) for task in here])
         await asyncio.sleep(_UNDER_WAY_S)
-        if self._settings.store is not None:  # it may be continued
-            return await self._answered_all(asked)
-        await asyncio.to_thread(end, close)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_RELEASED_S):
-                while not all(one.result.final for one in await self._answered_all(asked)):  # noqa: ASYNC110 - as above
-                    await asyncio.sleep(_LOOK_S)
-        return await self._answered_all(asked)
+        await asyncio.gather(*self._closing)
 
-    async def _answered_all(self, tasks: Sequence[Task]) -> list[Answered]:
-        return [await self._answered(task) for task in tasks]
+    async def _answered_all(self) -> list[Answered]:
+        """Close the questions that were asked, unless the poll may be continued; return their ends."""
+        last = self._tasks.index(self._figures.tasks[-1]) if self._settings.questions.in_turn else len(self._tasks)
+        asked = self._tasks[: last + 1]
+        with suppress(StoreError):  # without room on the disk, the last release is shown
+            if self._settings.store is None:
+                await self._close(asked)
+            await asyncio.to_thread(self._store.release, [task.digest for task in asked], int(utc_now().timestamp()))
+        return [await self._answered(task) for task in asked]
 
     async def _answered(self, task: Task) -> Answered:
         shown = await self._figures.of(task)
@@ -312,18 +361,38 @@ class _Poll:
         return Answered(shown.view.result, shown.answers)
 
 
-def _stored(store: StoreEditor, task: Task) -> Task:
-    """Return the open task of an earlier start that asks the same, with its id; else the task itself."""
+def _continued(store: StoreEditor, questions: Questions) -> list[Task]:
+    """Return the tasks of an earlier start that ask the same, with their ids, where there are some.
+
+    A poll in turn goes on with the first question that is not closed. If all are closed, it begins again.
+    """
+    stored = [_stored(store, task) for task in questions.tasks]
+    if all(one is not None and store.is_closed(one.digest) for one in stored):
+        return list(questions.tasks)
+    return [one or task for one, task in zip(stored, questions.tasks, strict=True)]
+
+
+def _stored(store: StoreEditor, task: Task) -> Task | None:
+    """Return the task of an earlier start that asks the same, one that is not closed if possible; None without one."""
+    found = None
     for row in store.task_rows():
-        if not row.payload or row.state is TaskState.CLOSED:
+        if not row.payload:
             continue
         with suppress(TaskError):
             stored = decode_task(row.payload)
             asked = make_task(json.loads(task.payload) | {"id": stored.id})
             if asked == replace(stored, payload=asked.payload):
-                store.set_state(stored.id, TaskState.OPEN)
-                return stored
-    return task
+                if row.state is not TaskState.CLOSED:
+                    return stored
+                found = stored
+    return found
+
+
+async def _connect(url: BrokerUrl) -> Streams:
+    """Connect to the embedded broker."""
+    if url.is_socket:
+        return await asyncio.open_unix_connection(url.host)
+    return await asyncio.open_connection(url.host, url.port)
 
 
 def _login_route(logins: Logins) -> LoginRoute:

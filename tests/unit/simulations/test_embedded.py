@@ -1,9 +1,12 @@
 import asyncio
 import logging
 import socket
+import stat
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +16,7 @@ from hush_aggregator.broker.session import BrokerSession
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
-from hush_simulations.brokers.embedded import embedded_broker
+from hush_simulations.brokers.embedded import embedded_broker, private_broker
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
 DISCONNECT = b"\xe0\x00"
@@ -151,8 +154,7 @@ async def test_the_log_of_its_library_is_as_before_afterwards() -> None:
 
 async def test_with_an_owner_everybody_else_is_a_device() -> None:
     will = b"\x10\x1a\x00\x04MQTT\x04\x06\x00\x3c\x00\x01x\x00\x06a/will\x00\x03bad"
-    async with embedded_broker(owner_password="right") as address:  # noqa: S106 - of a test
-        url = BrokerUrl.parse(address)
+    async with private_broker("right") as url:
         for password, opens in (("right", True), ("wrong", False)):
             bus = MqttBroker(replace(url, user="aggregator", password=password), "owner")
             if opens:
@@ -164,7 +166,24 @@ async def test_with_an_owner_everybody_else_is_a_device() -> None:
                     async with bus.connect([]):
                         pass
         for hello, answer in ((CONNECT, b"\x20\x02\x00\x00"), (will, b"\x20\x02\x00\x05")):
-            reader, writer = await asyncio.open_connection(url.host, url.port)
+            reader, writer = await asyncio.open_unix_connection(url.host)
             writer.write(hello)
             assert await reader.readexactly(4) == answer
             writer.close()
+
+
+@pytest.mark.parametrize("parent", ["", "a-long-name" * 20])
+async def test_a_private_broker_is_in_a_directory_that_only_this_user_may_enter(
+    parent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / parent
+    place.mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    async with private_broker() as url:
+        directory = Path(url.host).parent
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        async with MqttTransport(url, "device").connect() as link:
+            await link.subscribe("a/b")
+            await link.publish("a/b", b"1")
+            assert await link.receive() == ("a/b", b"1")
+    assert not directory.exists()

@@ -13,7 +13,7 @@ from hush_aggregator.estimate import Estimate, PartEstimate
 from hush_common.task import Task
 from hush_simulations.commands.poll import _until
 from hush_simulations.poll.questions import make_question
-from hush_simulations.poll.result import blocks, write_results
+from hush_simulations.poll.result import blocks, write_documents, write_pictures
 from hush_simulations.poll.session import Answered, Until, origin_of
 
 HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
@@ -84,10 +84,11 @@ def test_reports_that_look_wrong_are_named() -> None:
 
 @pytest.mark.long
 def test_results_are_written_as_documents_and_pictures(tmp_path: Path) -> None:
-    one = {path.name for path in write_results([hours()], tmp_path, "light")}
-    assert one == {"result.json", "result.png", "result.svg"}
-    several = {path.name for path in write_results([hours(), drinks(), none()], tmp_path, "both")}
-    assert {"question-1.json", "question-2-dark.png", "question-3.svg"} <= several
+    assert [path.name for path in write_documents([hours()], tmp_path)] == ["result.json"]
+    assert {path.name for path in write_pictures([hours()], tmp_path, "light")} == {"result.png", "result.svg"}
+    ended = [hours(), drinks(), none()]
+    assert {path.name for path in write_documents(ended, tmp_path)} == {f"question-{n}.json" for n in (1, 2, 3)}
+    assert {"question-2-dark.png", "question-3.svg"} <= {path.name for path in write_pictures(ended, tmp_path, "both")}
     text = (tmp_path / "result.svg").read_text(encoding="utf-8")
     assert "31 answers. average: 7.12 h, 5.60 to 8.70 h" in text
     assert "7 answers. no estimate" in (tmp_path / "question-3.svg").read_text(encoding="utf-8")

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from hush_common.errors import OptionError, TaskError
-from hush_simulations.poll.questions import RELEASE_FROM, labels_domain, make_question, number_domain, read_questions
+from hush_simulations.poll.questions import (
+    DEFAULT_EPSILON,
+    RELEASE_FROM,
+    labels_domain,
+    make_question,
+    number_domain,
+    read_questions,
+)
 
 FILE = """
 order = "in turn"
@@ -47,6 +54,13 @@ def test_a_file_has_several_questions(tmp_path: Path) -> None:
     assert [str(task.epsilon) for task in found.tasks] == ["2", "1/2", "1"]
     assert [task.purpose for task in found.tasks][1:] == ["Planning of breaks", "Poll: Which drink?"]
     assert {task.release_from for task in found.tasks} == {RELEASE_FROM}
+
+
+def test_a_question_without_epsilon_has_the_one_of_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "questions.toml"
+    file.write_text('[[question]]\ntitle = "Tea?"\nyes_no = true\n', encoding="utf-8")
+    (task,) = read_questions(file).tasks
+    assert str(task.epsilon) == DEFAULT_EPSILON
 
 
 @pytest.mark.parametrize(
