@@ -65,7 +65,7 @@ def receive(deliveries: Iterable[Delivery]) -> Messages:
     tasks: list[TaskMessage] = []
     reports: list[ReportMessage] = []
     add, make = reports.append, tuple.__new__
-    for topic, payload, number, _ in deliveries:
+    for topic, payload, number, _, _ in deliveries:
         task_id = task_of_report_topic(topic)
         if task_id is None and (published := task_of_task_topic(topic)) is not None:
             tasks.append(TaskMessage(published, payload, number))

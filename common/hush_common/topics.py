@@ -78,6 +78,19 @@ def task_of_report_topic(topic: str) -> str | None:
     return None
 
 
+def matches(wanted: str, topic: str) -> bool:
+    """Whether a topic filter, with `+` for one level and `#` for the rest, matches `topic`."""
+    if "+" not in wanted and "#" not in wanted:
+        return wanted == topic
+    levels = topic.split("/")
+    for position, level in enumerate(wanted.split("/")):
+        if level == "#":
+            return True
+        if position >= len(levels) or level not in ("+", levels[position]):
+            return False
+    return len(wanted.split("/")) == len(levels)
+
+
 def _below(parent: str, topic: str) -> str | None:
     """Return the last level of a topic, or None if it is not directly below `parent`."""
     head, _, last = topic.rpartition("/")
@@ -99,6 +112,7 @@ class Delivery(NamedTuple):
     payload: bytes
     number: int = 0  # in the order of receipt on its connection, from 1; 0 if it needs no acknowledgement
     source: Source | None = None  # None if it needs no acknowledgement
+    retained: bool = False  # whether the broker had stored it before the subscription: nobody knows when it was sent
 
     def ack(self) -> None:
         """Acknowledge this message; for many messages `Source.acknowledge` is quicker."""

@@ -366,14 +366,14 @@ class MqttClient(aiomqtt.Client):
 
     def _deliver(self, messages: list[Message]) -> None:
         inbox, received, takes = self.inbox, self.received, self._aside.takes
-        for name, packet_id, payload in messages:
+        for name, packet_id, payload, retain in messages:
             number = received.add(packet_id) if packet_id else 0
             topic = _topic(name)
             if topic and takes(topic, payload):
                 if number:
                     received.acknowledge((number,))
             else:
-                inbox.put(Delivery(topic, payload, number, received if number else None))
+                inbox.put(Delivery(topic, payload, number, received if number else None, retain == 1))
         self._arrived.set()
         if inbox.is_full and not self._paused:
             self._pause()

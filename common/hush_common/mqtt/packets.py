@@ -114,7 +114,7 @@ class _Limit:
             _LOG.warning("%s: %s", self._name, what)
 
 
-_PUBACK, _QOS_1, _QOS_2 = 0x40, 0x02, 0x04
+_PUBACK, _QOS_1, _QOS_2, _RETAIN = 0x40, 0x02, 0x04, 0x01
 _SEVEN_BITS = 0x7F  # of a length, in each byte
 _LENGTH_BYTES = 4  # of a length, at most
 _NUMBER_BYTES = 2
@@ -126,6 +126,7 @@ class Message(NamedTuple):
     topic: bytes
     packet_id: bytes
     payload: bytes
+    retain: int  # 1 if the broker had stored it before the subscription, else 0
 
 
 class Incoming:
@@ -237,9 +238,10 @@ class Incoming:
                 after = _after_properties(kept, payload, end)
                 if after is None:
                     break
-                add(make(Message, (kept[start + 2 : after_topic], kept[after_topic:payload], kept[after:end])))
             else:
-                add(make(Message, (kept[start + 2 : after_topic], kept[after_topic:payload], kept[payload:end])))
+                after = payload
+            parts = kept[start + 2 : after_topic], kept[after_topic:payload], kept[after:end], head & _RETAIN
+            add(make(Message, parts))
             at = end
         self._at = at
         return messages
@@ -320,7 +322,7 @@ class Incoming:
             if after is None and came["remaining_length"] <= self._whole:
                 return MQTTErrorCode.MQTT_ERR_PROTOCOL
             payload = after or payload  # of a packet that was cut within them, all that is left: an invalid payload
-        self._messages([Message(packet[2 : 2 + length], packet_id, packet[payload:])])
+        self._messages([Message(packet[2 : 2 + length], packet_id, packet[payload:], head & _RETAIN)])
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
 

@@ -13,20 +13,7 @@ from dataclasses import dataclass, field
 from hush_aggregator.broker.session import BATCH_LIMIT, Broker, BrokerSession
 from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery
-
-
-def matches(wanted: str, topic: str) -> bool:
-    """Whether a topic filter, with `+` for one level and `#` for the rest, matches `topic`."""
-    if "+" not in wanted and "#" not in wanted:
-        return wanted == topic
-    levels = topic.split("/")
-    for position, level in enumerate(wanted.split("/")):
-        if level == "#":
-            return True
-        if position >= len(levels) or level not in ("+", levels[position]):
-            return False
-    return len(wanted.split("/")) == len(levels)
+from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery, matches
 
 
 @dataclass(slots=True)

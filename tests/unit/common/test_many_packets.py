@@ -63,7 +63,7 @@ def reading(pieces: list[bytes], *, five: bool, ahead: bool) -> list[tuple[objec
     told: list[tuple[object, ...]] = []
 
     def take(messages: list[Message]) -> None:
-        told.extend(messages)
+        told.extend(message if message.retain else message[:3] for message in messages)
 
     incoming = Incoming(
         client,
@@ -79,10 +79,10 @@ def reading(pieces: list[bytes], *, five: bool, ahead: bool) -> list[tuple[objec
     pytest.fail("it does not come to an end")
 
 
-def published(topic: bytes, payload: bytes, number: int, *, five: bool) -> bytes:
+def published(topic: bytes, payload: bytes, number: int, *, five: bool, retained: bool = False) -> bytes:
     properties = b"\x00" if five else b""
     body = struct.pack(">H", len(topic)) + topic + struct.pack(">H", number) + properties + payload
-    return header(0x32, len(body)) + body
+    return header(0x32 | retained, len(body)) + body
 
 
 PACKETS = st.one_of(
@@ -101,7 +101,8 @@ def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
     stream = b""
     for kind, number, size in packets:
         if kind == "message":
-            stream += published(b"hush/v1/x", (bytes(range(251)) * (size // 251 + 1))[:size], number, five=five)
+            payload = (bytes(range(251)) * (size // 251 + 1))[:size]
+            stream += published(b"hush/v1/x", payload, number, five=five, retained=number % 2 == 0)
         elif kind == "ack":
             stream += header(0x40, 3 if five else 2) + struct.pack(">H", number) + (bytes((size,)) if five else b"")
         else:
@@ -112,6 +113,16 @@ def test_what_is_read_ahead_is_what_paho_reads_piece_by_piece(
         stream = stream[cut:]
     pieces = [piece for piece in [*pieces, stream] if piece]
     assert shortened(reading(pieces, five=five, ahead=True)) == shortened(reading(pieces, five=five, ahead=False))
+
+
+@pytest.mark.parametrize("five", [False, True])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_message_that_the_broker_had_stored_is_told_apart_whatever_its_length(five: bool, ahead: bool) -> None:
+    sizes = (0, 1, 127, 16_383, 70_000)
+    stream = b"".join(
+        published(b"t", bytes(size), 1, five=five, retained=retained) for size in sizes for retained in (True, False)
+    )
+    assert [len(one) == 4 and one[3] for one in reading([stream], five=five, ahead=ahead)] == [1, False] * len(sizes)
 
 
 def shortened(told: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
@@ -195,7 +206,7 @@ def test_no_filter_is_matched_against_the_topic_of_a_report(monkeypatch: pytest.
 
 
 def test_a_message_of_quality_0_and_one_that_nobody_subscribed_to() -> None:
-    assert reading([message("t", b"once")], five=False, ahead=True) == [(b"t", b"", b"once")]
+    assert reading([message("t", b"once")], five=False, ahead=True) == [(b"t", b"", b"once", 1)]
     assert reading([header(0x34, 20) + bytes(20)], five=False, ahead=True) == []
 
 

@@ -12,7 +12,8 @@ from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
 from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.task import make_task
-from hush_simulations.brokers.memory import MemoryBroker, matches
+from hush_common.topics import matches
+from hush_simulations.brokers.memory import MemoryBroker
 
 TASK = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
 
