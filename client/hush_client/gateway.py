@@ -37,6 +37,7 @@ from hush_client.sending.schedule import (
 from hush_client.sending.sender import Sender, SyncResult
 from hush_client.sending.transport import Transport
 from hush_client.state.database import DeviceState, Lock, store_policy
+from hush_client.state.ledger import accounts
 from hush_client.statement import Statement, read_statement
 from hush_client.tasks import TaskCacheWriter, TaskRegistry, open_tasks
 from hush_common.domain import Domain, ParsedValue
@@ -124,20 +125,27 @@ class BackgroundTasks:
     """What runs next to the application while a gateway is open."""
 
     def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Run `work` until it ends by itself or `stop` is called."""
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run `work` until it ends by itself, is cancelled, or `stop` is called."""
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(_log_error)
-        self._tasks.append(task)
+        task.add_done_callback(self._end)
+        self._tasks[task] = None
+        return task
 
     async def stop(self) -> None:
         """Cancel everything, and wait until it has ended."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait([*self._tasks])
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled():
+            del self._tasks[task]
+        else:
+            _log_error(task)
 
     def check(self) -> None:
         """Raise the first mistake that ended a task."""
@@ -147,7 +155,7 @@ class BackgroundTasks:
 
 
 def _log_error(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
+    if (error := task.exception()) is not None:
         # Its name alone: a message of Python's might quote what it could not handle.
         _LOG.error("%s ended with an error (%s); close the client to see it", task.get_name(), type(error).__name__)
 
@@ -162,7 +170,7 @@ class AnswerService:
     sender: Sender
     rng: ReportRng
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
-    sources: set[tuple[str, str]] = field(default_factory=set)  # (device, task) pairs that have a source
+    sources: dict[tuple[str, str], "asyncio.Task[None]"] = field(default_factory=dict)  # by device and task
 
     @property
     def tasks(self) -> TaskRegistry:
@@ -687,8 +695,22 @@ class Gateway:
             on_receipt=on_receipt,
         )
         service.tasks.hold(task_id)
-        service.sources.add((device, task_id))
-        service.background.start(worker.run(), f"hush-answer-{task_id}")
+        service.sources[device, task_id] = service.background.start(worker.run(), f"hush-answer-{task_id}")
+
+    def stop_answering(self, device: str, task_id: str) -> None:
+        """Answer a task for a device no longer. A report that is stored is sent; nothing else is charged.
+
+        When you call it must not depend on a value: everybody sees who is silent.
+
+        Raises:
+            ValueError: this device does not answer this task from a source.
+        """
+        service = self._opened()
+        worker = service.sources.pop((device, task_id), None)
+        if worker is None:
+            raise ValueError(f"{task_id} is not answered from a source")
+        worker.cancel()
+        service.tasks.release(task_id)
 
     async def task(self, task_id: str, *, timeout: float | None = 30.0) -> Task:
         """Return the task published under an id; wait for it if necessary.
@@ -722,6 +744,14 @@ class Gateway:
         service = self._opened()
         service.tasks.listen(callback)
         service.sender.subscribe(ALL_TASKS)
+
+    async def devices(self) -> tuple[str, ...]:
+        """Return the names of the devices that have spent something.
+
+        Raises:
+            StateError: the state is damaged, or locked for long.
+        """
+        return tuple(dict.fromkeys(account.device for account in await self._opened().state.run(accounts)))
 
     async def ledger(self, device: str) -> Statement:
         """Return what a device has spent, on what, and the highest certainty that an observer can reach.

@@ -1,126 +1,47 @@
 """Sensors that publish their values on a broker: Zigbee2MQTT, ESPHome, Tasmota, Home Assistant.
 
 The broker of the sensors is the broker of a house; the values stay there and in the memory of this process. Which
-sensors take part depends on their topics alone, never on a value, and is stored: after a restart a sensor that is
-silent still answers.
+sensors take part is decided in `hush_client.sensor_list`, never by a value.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import NoReturn
 
+from hush_client.sending.schedule import Clock, utc_now
+from hush_client.sensor_list import SensorList, is_plain
+from hush_client.sensor_messages import PAYLOAD_BYTES, Scalar, SensorField, SensorMessage
 from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain
-from hush_common.errors import BrokerError, OptionError, StateError
-from hush_common.files import replace_file
+from hush_common.errors import BrokerError, OptionError
 from hush_common.mqtt.connection import Options, connect
-from hush_common.untrusted import DocumentLimits, read_json
+from hush_common.topics import Delivery, matches
 
 _LOG = logging.getLogger(__name__)
 
-PAYLOAD_BYTES = 64 * 1024
-"""The longest message of a sensor; a longer one has no value."""
-_LIMITS = DocumentLimits(PAYLOAD_BYTES, 8, 2048)
 _BATCH = 256
 _INBOX_BYTES = 4 << 20
 _PATIENCE_S = 30.0
 _SILENCE_S = 150.0  # a broker without sensors says nothing but answers to pings
-_LONGEST_TOPIC = 256
-WORDS: Mapping[str, bool] = {"on": True, "off": False, "open": True, "closed": False, "detected": True, "clear": False}
-"""Texts of a yes or no that sensors send, besides those that every task takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class SensorField:
-    """Where the value is in a message of a sensor.
-
-    `path` names a key of a JSON object, with dots between nested keys; `""` takes the whole message. Several paths,
-    with commas between them, are the coordinates of a vector. `words` are texts of a yes or no.
-    """
-
-    path: str = ""
-    words: Mapping[str, bool] = field(default_factory=lambda: WORDS)
-
-    def read(self, payload: bytes, domain: Domain) -> object:
-        """Return the value in a message, or None if there is none. It never raises."""
-        if len(payload) > PAYLOAD_BYTES:
-            return None
-        try:
-            document = read_json(payload, _LIMITS) if self.path else payload.decode().strip()
-        except ValueError:
-            return None
-        paths = self.path.split(",")
-        values = [self._value(document, path.strip(), domain) for path in paths]
-        return values[0] if len(values) == 1 else values
-
-    def _value(self, document: object, path: str, domain: Domain) -> object:
-        for key in filter(None, path.split(".")):
-            document = document.get(key) if isinstance(document, dict) else None
-        if isinstance(document, str):
-            return self._of_text(document.strip(), domain)
-        return document if isinstance(document, bool | int | float) else None
-
-    def _of_text(self, text: str, domain: Domain) -> object:
-        if "," in self.path:  # one coordinate
-            return domain.numbers[0].parse(text) if domain.numbers else None
-        if domain.sizes == (2,) and text.casefold() in self.words:
-            return self.words[text.casefold()]
-        return domain.parse(text)
-
-
-class SensorList:
-    """The topics of the sensors that take part, one a line of a text file; new ones are added, none is removed.
-
-    Raises:
-        StateError: the file cannot be read.
-    """
-
-    def __init__(self, path: Path, most: int) -> None:
-        self._path = path
-        self._most = most
-        self._is_full = False
-        try:
-            text = path.read_text(encoding="utf-8") if path.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise StateError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not text'})") from error
-        self.topics: list[str] = list(dict.fromkeys(line for line in text.splitlines() if line))
-
-    def add(self, topics: Iterable[str]) -> list[str]:
-        """Store topics that are new, and return them; StateError if they cannot be stored."""
-        known = set(self.topics)
-        new = [topic for topic in dict.fromkeys(topics) if topic not in known and _is_plain(topic)]
-        room = max(self._most - len(self.topics), 0)
-        if len(new) > room and not self._is_full:
-            self._is_full = True
-            _LOG.warning("more than %d sensors match; the others take no part (--most-sensors)", self._most)
-        new = new[:room]
-        if new:
-            try:
-                replace_file(self._path, "".join(f"{topic}\n" for topic in [*self.topics, *new]).encode())
-            except OSError as error:
-                raise StateError(f"{self._path}: cannot be written ({error.strerror}); make room") from error
-            self.topics += new
-        return new
-
-
-def _is_plain(topic: str) -> bool:
-    return 0 < len(topic) <= _LONGEST_TOPIC and topic.isprintable()
+_CLOCKS_DIFFER = timedelta(minutes=1)  # by which the clock of a sensor may be ahead
 
 
 class SensorReader:
-    """Reads the messages of sensors from a broker, and stores the newest of each topic in memory.
+    """Reads the messages of sensors from a broker, and stores the newest value of each key in memory.
 
     Args:
         url: the broker of the sensors.
         filters: MQTT topic filters, such as `zigbee2mqtt/+`.
-        sensors: the topics that take part; new ones are added.
-        max_age: seconds for which a message is current.
-        on_new: called with each topic that was added.
+        fields: where the values are.
+        sensors: the list of those that take part; it is updated.
+        max_age: seconds for which a value is current.
+        time_field: the key of the time in a message, if messages have one.
+        on_change: called after messages were read, once the list is updated.
+        clock: the current time, aware.
 
     Raises:
         OptionError: a filter is not valid.
@@ -130,31 +51,40 @@ class SensorReader:
         self,
         url: BrokerUrl,
         filters: Sequence[str],
+        fields: Sequence[SensorField],
         sensors: SensorList,
         *,
         max_age: float,
-        on_new: Callable[[str], object] = lambda _: None,
+        time_field: str = "",
+        on_change: Callable[[], object] = lambda: None,
+        clock: Clock = utc_now,
     ) -> None:
         for one in filters:
             check_filter(one)
         self._url = url
-        self._filters = tuple(filters)
+        self._fields = {field.key: field for field in fields}
         self._sensors = sensors
         self._max_age = max_age
-        self._on_new = on_new
-        self._newest: dict[str, tuple[float, bytes]] = {}
+        self._time_field = time_field
+        self._on_change = on_change
+        self._clock = clock
+        self._newest: dict[tuple[str, str], tuple[float, Scalar]] = {}  # by topic and path
+        self._partial: dict[tuple[str, str], set[str]] = {}  # paths that live messages had, by field and topic
+        self.silent: list[str] = [*filters]
+        """Filters that no message has matched yet."""
+        self._filters = tuple(filters)
 
-    def newest(self, topic: str) -> bytes | None:
-        """Return the newest message of a topic, or None if there is none or it is too old."""
-        when, payload = self._newest.get(topic, (0.0, b""))
-        is_current = payload != b"" and asyncio.get_running_loop().time() - when <= self._max_age
-        return payload if is_current else None
+    def current(self, topic: str, field: SensorField, domain: Domain) -> object:
+        """Return the newest value of a topic, or None if there is none or it is too old."""
+        oldest = asyncio.get_running_loop().time() - self._max_age
+        found = [self._newest.get((topic, path)) for path in field.paths]
+        return field.value([one[1] if one is not None and one[0] >= oldest else None for one in found], domain)
 
     async def run(self) -> None:
         """Read until cancelled; connect again after each loss, and log each outage once.
 
         Raises:
-            StateError: a new sensor cannot be stored.
+            StateError: the list of sensors cannot be stored, or a person has made a mistake in it.
         """
         backoff, was_lost = Backoff(), False
 
@@ -169,7 +99,7 @@ class SensorReader:
                 backoff.reset()
                 while True:
                     deliveries = await connection.deliveries(_BATCH)
-                    self._take([(one.topic, bytes(one.payload)) for one in deliveries])
+                    self.take(deliveries)
                     for delivery in deliveries:
                         delivery.ack()
                     await asyncio.sleep(0)
@@ -183,12 +113,40 @@ class SensorReader:
                 was_lost = True
             await asyncio.sleep(backoff.next())
 
-    def _take(self, messages: list[tuple[str, bytes]]) -> None:
-        new = self._sensors.add(topic for topic, _ in messages)
-        now, known = asyncio.get_running_loop().time(), set(self._sensors.topics)
-        self._newest |= {topic: (now, payload) for topic, payload in messages if topic in known}
-        for topic in new:
-            self._on_new(topic)
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Read messages, in order."""
+        for one in deliveries:
+            self.silent = [silent for silent in self.silent if not matches(silent, one.topic)]
+            if one.topic and one.payload:  # without a payload a retained message was deleted
+                self._read(one.topic, SensorMessage.parse(bytes(one.payload)), retained=one.retained)
+        self._on_change()
+
+    def _read(self, topic: str, message: SensorMessage, *, retained: bool) -> None:
+        sent = self._time_of(message, retained=retained)
+        for key, field in self._fields.items():
+            found = {path: message.find(path) for path in field.paths}
+            present = {path for path, (is_there, _) in found.items() if is_there}
+            if len(found) > 1 and not retained and not self._sensors.is_crowded:
+                present = self._partial[key, topic] = self._partial.get((key, topic), set()) | present
+            live = None if retained else sent
+            self._sensors.hear(key, topic, live=live, has_key=len(present) == len(found))
+            if sent is not None and (key, topic) in self._sensors.sensors:
+                self._store(topic, sent, {path: scalar for path, (_, scalar) in found.items() if scalar is not None})
+
+    def _time_of(self, message: SensorMessage, *, retained: bool) -> datetime | None:
+        """Return when a message was sent; None for a stored one that does not state it."""
+        now = self._clock()
+        scalar = message.find(self._time_field)[1] if self._time_field else None
+        stated = None if scalar is None else scalar.time
+        if stated is not None and stated <= now + _CLOCKS_DIFFER:
+            return min(stated, now)
+        return None if retained else now
+
+    def _store(self, topic: str, sent: datetime, scalars: dict[str, Scalar]) -> None:
+        when = asyncio.get_running_loop().time() - (self._clock() - sent).total_seconds()
+        for path, scalar in scalars.items():
+            if (topic, path) not in self._newest or self._newest[topic, path][0] <= when:
+                self._newest[topic, path] = when, scalar
 
     def _options(self) -> Options:
         return Options(
@@ -202,9 +160,9 @@ class SensorReader:
         )
 
 
-def check_filter(text: str) -> None:
+def check_filter(text: str, option: str = "--topic") -> None:
     """Raise OptionError unless a text is an MQTT topic filter of sensors."""
     levels = text.split("/")
     whole = all(one in ("+", "#") or not set(one) & set("+#") for one in levels)
-    if not text or not whole or "#" in levels[:-1] or not _is_plain(text):
-        raise OptionError("--topic", "is not a topic filter; for example zigbee2mqtt/+")  # perhaps an address
+    if not text or not whole or "#" in levels[:-1] or not is_plain(text):
+        raise OptionError(option, "is not a topic filter; for example zigbee2mqtt/+")  # perhaps an address

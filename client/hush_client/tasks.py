@@ -191,8 +191,14 @@ class TaskRegistry:
             _call(listener, task)
 
     def hold(self, task_id: str) -> None:
-        """Never forget this task: it has a source."""
+        """Do not forget this task until it is released: it has a source."""
         self._held[task_id] += 1
+
+    def release(self, task_id: str) -> None:
+        """End one `hold`."""
+        self._held[task_id] -= 1
+        if not self._held[task_id]:
+            del self._held[task_id]
 
     def note_answer(self, task_id: str) -> bool:
         """Keep this task longer than those that were never answered; return whether this is its first answer."""
@@ -257,14 +263,12 @@ class TaskRegistry:
 
     async def wait(self, task_id: str) -> Task:
         """Return the task, once it may be answered; TaskError if the published one is invalid."""
-        self._held[task_id] += 1
+        self.hold(task_id)
         try:
             while (task := self._current(task_id)) is None:
                 await self.change(self.version)
         finally:
-            self._held[task_id] -= 1
-            if not self._held[task_id]:
-                del self._held[task_id]
+            self.release(task_id)
         if isinstance(task, TaskError):
             raise task.with_traceback(None)
         return task

@@ -67,7 +67,7 @@ PUBLIC = {
     *("--log-format", "--notify-secret-file", "--notify-precision"),
     "--inputs",  # of a function under test
     *("--topic", "--field", "--source-user", "--source-password-file", "--absent", "--max-age", "--wait"),  # of sensors
-    *("--most-sensors", "--no", "--websockets"),
+    *("--most-sensors", "--no", "--websockets", "--take-part", "--exclude", "--time-field", "--forget-after"),
     *("QUESTION", "--number", "--purpose", "--questions", "--until"),  # of a poll: everybody who answers sees them
     "--logins",  # the name of a file; its lines are not repeated: see `test_poll_logins.py`
     *("COMMAND", "--check", "--law", "--require", "--jobs", "--batch", "--seconds"),  # the name of a program under test

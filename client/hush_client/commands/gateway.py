@@ -5,9 +5,10 @@ import logging
 import signal
 import sys
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -39,8 +40,10 @@ from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.mqtt import MqttTransport
-from hush_client.sending.schedule import LONGEST_SPREAD
-from hush_client.sensors import WORDS, SensorField, SensorList, SensorReader, check_filter
+from hush_client.sending.schedule import LONGEST_SPREAD, utc_now
+from hush_client.sensor_list import LIST_NAME, Admission, Participation, SensorKey, SensorList
+from hush_client.sensor_messages import OPPOSITES, WORDS, SensorField
+from hush_client.sensors import SensorReader, check_filter
 from hush_client.state.database import make_private, state_directory
 from hush_common.broker_url import LOGIN_FILE_HELP, BrokerUrl, address
 from hush_common.domain import Domain
@@ -51,9 +54,16 @@ from hush_common.terminal import Column, Row, Sentence, Table, note, show
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-_LIST_NAME = "sensors.txt"
+_ALL = "all"
 _SUMMARY_S = 10.0
+_SILENCE_S = 60.0
 _MOST_SENSORS = 1000
+_LONGEST_S = 100 * 365 * 24 * 3600.0
+_A_MONTH_S = 30 * 24 * 3600.0
+_EVENTS = (
+    "Confirm no key that is sent only on an event (an alarm, an action, a low battery): that the sensor takes part "
+    "would reveal the event."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,10 @@ class _Order:
     max_age: float
     absent: Literal["answer", "skip"]
     most: int
+    take_part: Sequence[str]
+    exclude: Sequence[str]
+    time_field: str
+    forget_after: float
 
 
 @app.command()
@@ -88,6 +102,17 @@ def gateway(
             "given. Once for all tasks, or once for each, in their order. Commas separate the coordinates of a vector.",
         ),
     ] = None,
+    take_part: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC",
+            help="A sensor that takes part, or 'all' that have the key; repeatable. It is stored: give it once.",
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Topics that take no part; repeatable."),
+    ] = None,
     source: Annotated[
         str,
         typer.Option(metavar="ADDRESS", envvar="HUSH_SOURCE", help="Broker of the sensors, as --broker."),
@@ -95,12 +120,30 @@ def gateway(
     source_user: Annotated[str, typer.Option(metavar="NAME", help="User name on the broker of the sensors.")] = "",
     source_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help=LOGIN_FILE_HELP)] = None,
     yes_text: Annotated[
-        str, typer.Option("--yes", metavar="TEXT", help="Text that means yes, for a yes/no task; ON if not given.")
+        str,
+        typer.Option(
+            "--yes",
+            metavar="TEXT",
+            help="The only value that means yes, for a yes/no task: a text, number or true/false.",
+        ),
     ] = "",
-    no_text: Annotated[str, typer.Option("--no", metavar="TEXT", help="Text that means no; OFF if not given.")] = "",
+    no_text: Annotated[
+        str,
+        typer.Option("--no", metavar="TEXT", help="The only value that means no; if not given, the opposite of --yes."),
+    ] = "",
     max_age: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long a message of a sensor is current.")
+        float, typer.Option(metavar="SECONDS", min=1, help="How long a value of a sensor is current.")
     ] = 3600.0,
+    time_field: Annotated[
+        str,
+        typer.Option(metavar="PATH", help="Key of the time in a message, as last_seen: then retained values count."),
+    ] = "",
+    forget_after: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="A sensor that sends nothing for so long takes no part until it does again."
+        ),
+    ] = _A_MONTH_S,
     wait: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.1, help="How long to wait in each round for a value."),
@@ -113,9 +156,14 @@ def gateway(
             "reveals nothing about a person, as of a sensor without power.",
         ),
     ] = "answer",
-    most_sensors: Annotated[int, typer.Option(min=1, help="Most sensors that take part.")] = _MOST_SENSORS,
+    most_sensors: Annotated[
+        int, typer.Option(min=1, help="Most sensors that are listed by themselves; those that you confirm always are.")
+    ] = _MOST_SENSORS,
     check: Annotated[
-        bool, typer.Option("--check", help="List the sensors, and which have a value for the tasks; answer nothing.")
+        bool,
+        typer.Option(
+            "--check", help="List the sensors, which take part and which have a value; answer and store nothing."
+        ),
     ] = False,
     broker: Broker = "mqtt://localhost",
     user: User = "",
@@ -141,16 +189,23 @@ def gateway(
 ) -> None:
     """Answer tasks for sensors that speak MQTT, in each round, each sensor with its own ledger, until it is stopped.
 
-    The values stay on the broker of the sensors and in memory; reports go to the broker of the aggregator. A sensor
-    takes part from its first message on. The names of those that do are in sensors.txt in the state directory.
+    The values stay on the broker of the sensors and in memory; reports go to the broker of the aggregator. A sensor is
+    a candidate once a live message has the key, and takes part once you confirm it: with --take-part, or in sensors.txt
+    in the state directory. Do not confirm a key that is sent only on an event.
     """
     check_device(device)
-    for option, seconds in (("--spread", spread), ("--wait", wait), ("--max-age", max_age)):
+    for option, seconds in (
+        ("--spread", spread),
+        ("--wait", wait),
+        ("--max-age", max_age),
+        ("--forget-after", forget_after),
+    ):
         check_seconds(option, seconds)
     if absent not in ("answer", "skip"):
         raise OptionError("--absent", "must be answer or skip")
-    for one in topic:
-        check_filter(one)
+    for option, filters in (("--topic", topic), ("--take-part", take_part or []), ("--exclude", exclude or [])):
+        for one in filters:
+            check_filter(one, option)
     order = _Order(
         address(source, {"user": source_user}, source_password_file),
         topic,
@@ -165,6 +220,10 @@ def gateway(
         max_age,
         "skip" if absent == "skip" else "answer",
         most_sensors,
+        take_part or [],
+        exclude or [],
+        time_field,
+        min(forget_after, _LONGEST_S),
     )
     name_state(state)
     with _warnings_on_stderr():
@@ -191,9 +250,15 @@ class _Printable(logging.Formatter):
 
 
 def _words(yes: str, no: str) -> Mapping[str, bool]:
+    """Return the words for yes and no; of one word alone, the other is its opposite."""
     if not (yes or no):
         return WORDS
-    return {(no or "off").casefold(): False, (yes or "on").casefold(): True}
+    opposites = {**OPPOSITES, **{no: yes for yes, no in OPPOSITES.items()}}
+    yes, no = yes.strip().casefold(), no.strip().casefold()
+    yes, no = yes or opposites.get(no, "on"), no or opposites.get(yes, "off")
+    if yes == no:
+        raise OptionError("--no", "is the same word as --yes; write two different ones")
+    return {no: False, yes: True}
 
 
 def _fields(tasks: Sequence[str], paths: Sequence[str], words: Mapping[str, bool]) -> dict[str, SensorField]:
@@ -205,6 +270,9 @@ def _fields(tasks: Sequence[str], paths: Sequence[str], words: Mapping[str, bool
     if len(set(tasks)) < len(tasks):
         raise OptionError("--task", "names a task twice; write each once")
     paths = [*paths] if len(paths) == len(tasks) else [paths[0]] * len(tasks)
+    for path in paths:
+        if not path.isprintable():
+            raise OptionError("--field", "has a character that is not printable; write the key as the messages have it")
     return {one: SensorField(path, words) for one, path in zip(tasks, paths, strict=True)}
 
 
@@ -230,23 +298,126 @@ class _Rounds:
     def add(self, receipt: Receipt) -> None:
         where = receipt.task, receipt.round
         outcome = "answered" if receipt.reason is None else f"refused ({receipt.meaning})"
+        if receipt.status == "already_answered":
+            outcome = "answered before"
         self._found.setdefault(where, Counter())[outcome] += 1
         self._new.add(where)
 
-    async def print(self) -> None:
+    def print(self) -> None:
+        """Print the rounds that have changed."""
+        for where in sorted(self._new, key=str):
+            counts = ", ".join(f"{whole(number)} {outcome}" for outcome, number in self._found[where].items())
+            note(f"{where[0]}, round {where[1]}: {counts}")
+        self._new.clear()
+        while len(self._found) > 100:  # noqa: PLR2004 - tasks times the rounds that may still change
+            self._found.pop(next(iter(self._found)))
+
+
+async def _list(order: _Order, opened: Gateway) -> SensorList:
+    """Read the list of sensors."""
+    admission = Admission(
+        confirmed=[one for one in order.take_part if one != _ALL],
+        all_confirmed=_ALL in order.take_part,
+        excluded=order.exclude,
+        most=order.most,
+        forget_after=timedelta(seconds=order.forget_after),
+        had_answered=frozenset(await opened.devices()),
+    )
+    return SensorList(order.state / LIST_NAME, admission, utc_now)
+
+
+class _Answers:
+    """Answers for the sensors that take part, and prints which do."""
+
+    def __init__(self, order: _Order, opened: Gateway, sensors: SensorList) -> None:
+        self._order, self._opened, self._sensors = order, opened, sensors
+        self._rounds = _Rounds()
+        self._answered: set[SensorKey] = set()
+        self._printed: dict[SensorKey, Participation] = {}
+        self._is_crowded = False
+        self._waited = 0.0
+        self.reader = SensorReader(
+            order.source,
+            order.filters,
+            [*order.fields.values()],
+            sensors,
+            max_age=order.max_age,
+            time_field=order.time_field,
+            on_change=self.update,
+        )
+
+    def update(self) -> None:
+        """Store the list if it has changed, and only then answer for those that take part."""
+        if not self._sensors.is_changed or not self._sensors.save():
+            return
+        self._sensors.is_changed = False
+        wanted = {key for key, one in self._sensors.all().items() if one is Participation.TAKES_PART}
+        for field, topic in sorted(wanted - self._answered):
+            for task in self._tasks(field):
+                self._start(topic, task)
+        for field, topic in self._answered - wanted:
+            for task in self._tasks(field):
+                self._opened.stop_answering(topic, task)
+        self._answered = wanted
+
+    async def keep_up(self) -> None:
+        """Follow the clock and the changes of a person, and print what is new, until cancelled.
+
+        Raises:
+            StateError: the list of sensors cannot be stored, or a person has made a mistake in it.
+        """
         while True:
             await asyncio.sleep(_SUMMARY_S)
-            for where in sorted(self._new, key=str):
-                counts = ", ".join(f"{whole(number)} {outcome}" for outcome, number in self._found[where].items())
-                note(f"{where[0]}, round {where[1]}: {counts}")
-            self._new.clear()
-            while len(self._found) > 100:  # noqa: PLR2004 - tasks times the rounds that may still change
-                self._found.pop(next(iter(self._found)))
+            self._sensors.read()
+            self._sensors.is_changed = True  # a sensor may have been silent for too long
+            self.update()
+            self._print_sensors()
+            self._print_silence()
+            self._rounds.print()
+
+    def print_start(self, name: str) -> None:
+        counts = Counter(self._sensors.all().values())
+        taking, waiting = whole(counts[Participation.TAKES_PART]), whole(counts[Participation.WAITS])
+        sensors = f"{taking} sensors take part, {waiting} wait for your yes in {self._sensors.path}"
+        note(f"gateway {name}: {sensors}; answering {' and '.join(self._order.fields)}")
+
+    def _start(self, topic: str, task: str) -> None:
+        self._opened.answer(
+            topic,
+            task,
+            partial(_current, self.reader, self._opened, topic, task, self._order.fields[task]),
+            source_timeout=self._order.wait,
+            absent=self._order.absent,
+            on_receipt=self._rounds.add,
+        )
+
+    def _tasks(self, field: str) -> list[str]:
+        return [task for task, one in self._order.fields.items() if one.key == field]
+
+    def _print_sensors(self) -> None:
+        for key, one in self._sensors.all().items():
+            field, topic = key
+            if self._printed.get(key) is one or not (tasks := " and ".join(self._tasks(field))):
+                continue
+            self._printed[key] = one
+            if one is Participation.TAKES_PART:
+                note(f"{topic} takes part in {tasks}")
+            else:
+                note(f"{topic} takes no part in {tasks}: {one.explain(field)}")
+        if self._sensors.is_crowded and not self._is_crowded:
+            self._is_crowded = True
+            note("more topics match than hush follows; name those of sensors only (--topic)")
+
+    def _print_silence(self) -> None:
+        before, self._waited = self._waited, self._waited + _SUMMARY_S
+        if before < _SILENCE_S <= self._waited:
+            for one in self.reader.silent:
+                what = f"no message came on {one} from {self._order.source} in {_SILENCE_S:g} s"
+                note(f"{what}; check --topic, and that the user may read it")
 
 
 async def _run(order: _Order) -> None:
     device = await verified(order.state, order.device)
-    sensors, rounds = SensorList(order.state / _LIST_NAME, order.most), _Rounds()
     name = order.broker.user or device
     async with Gateway(
         MqttTransport(order.broker, name),
@@ -256,44 +427,38 @@ async def _run(order: _Order) -> None:
         spread=order.spread,
         keep=order.keep,
     ) as opened:
-
-        def start(topic: str) -> None:
-            for task, field in order.fields.items():
-                opened.answer(
-                    topic,
-                    task,
-                    partial(_current, reader, opened, topic, task, field),
-                    source_timeout=order.wait,
-                    absent=order.absent,
-                    on_receipt=rounds.add,
-                )
-
-        reader = SensorReader(order.source, order.filters, sensors, max_age=order.max_age, on_new=start)
-        for topic in sensors.topics:
-            start(topic)
-        tasks, known = " and ".join(order.fields), whole(len(sensors.topics))
-        note(f"gateway {name}: {known} known sensors; answering {tasks}")
-        printing = asyncio.create_task(rounds.print(), name="hush-rounds")
+        answers = _Answers(order, opened, await _list(order, opened))
+        answers.print_start(name)
+        answers.update()
+        keeping = asyncio.create_task(answers.keep_up(), name="hush-sensor-list")
+        reading = asyncio.create_task(answers.reader.run(), name="hush-sensors")
         try:
-            await reader.run()
+            await asyncio.wait((keeping, reading), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            printing.cancel()
+            keeping.cancel()
+            reading.cancel()
+        for ended in (keeping, reading):
+            if ended.done():
+                ended.result()
 
 
 async def _current(reader: SensorReader, opened: Gateway, topic: str, task: str, field: SensorField) -> object:
     """Return the current value of a sensor, or None."""
-    payload, known = reader.newest(topic), opened.tasks().get(task)
-    return None if payload is None or known is None else field.read(payload, known.domain)
+    known = opened.tasks().get(task)
+    return None if known is None else reader.current(topic, field, known.domain)
 
 
 async def _check(order: _Order) -> None:
     """Print which sensors speak within the time to wait, and for which tasks they have a value. No value is printed."""
     make_private(order.state)
-    spoken = _Spoken()
-    reader = SensorReader(order.source, order.filters, spoken, max_age=order.max_age)
     device = await verified(order.state, order.device)
     name = order.broker.user or device
     async with Gateway(MqttTransport(order.broker, name), name=name, state=order.state, policy=order.policy) as opened:
+        sensors = await _list(order, opened)
+        fields = [*order.fields.values()]
+        reader = SensorReader(
+            order.source, order.filters, fields, sensors, max_age=order.max_age, time_field=order.time_field
+        )
         reading = asyncio.create_task(reader.run(), name="hush-sensors")
         try:
             domains = {one: (await opened.task(one, timeout=order.wait)).domain for one in order.fields}
@@ -301,32 +466,44 @@ async def _check(order: _Order) -> None:
         finally:
             reading.cancel()
             await asyncio.wait({reading})
-        rows = [_checked(topic, reader, order.fields, domains) for topic in sorted(spoken.topics)]
-    if rows:
-        show([Table([Column("sensor"), *(Column(one) for one in order.fields)], rows), Sentence("")])
-    heard = f"{whole(len(rows))} {'sensor' if len(rows) == 1 else 'sensors'} in {order.wait:g} s. Nothing was answered."
-    show([Sentence(heard, indent=0)])
-    if not rows:
+        rows = [_checked(key, reader, order.fields, domains, sensors) for key in sorted(sensors.all())]
+    _print_check(order, rows, Counter(sensors.all().values()))
+    if len(reader.silent) == len(order.filters):
         raise OptionError("--topic", f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s")
 
 
-class _Spoken(SensorList):
-    """The sensors that a check has heard; they are not stored."""
+def _print_check(order: _Order, rows: Sequence[Row], counts: Counter[Participation]) -> None:
+    if rows:
+        columns = [Column("sensor"), *(Column(one) for one in order.fields), Column("takes part")]
+        show([Table(columns, rows), Sentence("")])
+    taking = counts[Participation.TAKES_PART]
+    heard = f"{whole(len(rows))} {'sensor' if len(rows) == 1 else 'sensors'} in {order.wait:g} s, {whole(taking)} of"
+    show([Sentence(f"{heard} which take part. Nothing was answered.", indent=0)])
+    if counts[Participation.WAITS]:
+        show(
+            [
+                Sentence(
+                    f"Confirm a candidate with --take-part TOPIC, or write yes in {order.state / LIST_NAME}.", indent=0
+                )
+            ]
+        )
+        show([Sentence(_EVENTS, indent=0)])
 
-    def __init__(self) -> None:
-        self.topics = []
 
-    def add(self, topics: Iterable[str]) -> list[str]:
-        new = [topic for topic in dict.fromkeys(topics) if topic not in self.topics]
-        self.topics += new
-        return new
-
-
-def _checked(topic: str, reader: SensorReader, fields: Mapping[str, SensorField], domains: Mapping[str, Domain]) -> Row:
-    payload = reader.newest(topic) or b""
+def _checked(
+    key: SensorKey,
+    reader: SensorReader,
+    fields: Mapping[str, SensorField],
+    domains: Mapping[str, Domain],
+    sensors: SensorList,
+) -> Row:
+    of, topic = key
     cells = []
     for task, field in fields.items():
-        domain = domains[task]
-        reading = domain.read(field.read(payload, domain), strict=False)
-        cells.append({"used": "usable", "moved": "beyond the bounds", "replaced": "no value"}[reading.coercion])
-    return Row([topic, *cells])
+        if field.key == of:
+            reading = domains[task].read(reader.current(topic, field, domains[task]), strict=False)
+            cells.append({"used": "usable", "moved": "beyond the bounds", "replaced": "no value"}[reading.coercion])
+        else:
+            cells.append("")
+    one = sensors.participation(*key)
+    return Row([topic, *cells, "yes" if one is Participation.TAKES_PART else f"no: {one.explain(of)}"])

@@ -142,6 +142,26 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
     assert (source.calls, witness.calls) == (0, 1)
 
 
+async def test_a_device_that_stops_answering_charges_nothing_more_and_may_begin_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    broker, source, other = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(1), Source(2)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source, source_timeout=SOON)
+        g.answer("e", "heights", other, source_timeout=SOON)
+        await until(lambda: len(broker.arrived) == 2)
+        g.stop_answering("d", "heights")
+        with pytest.raises(ValueError, match="not answered"):
+            g.stop_answering("d", "heights")
+        clock.time += timedelta(days=1)
+        await until(lambda: len(broker.arrived) == 3)
+        assert [(await g.ledger(device)).spent for device in ("d", "e")] == [1, 2]
+        assert await g.devices() == ("d", "e")
+        g.answer("d", "heights", source, source_timeout=SOON)
+        await until(lambda: len(broker.arrived) == 4)
+        assert [(await g.ledger(device)).spent for device in ("d", "e")] == [2, 2]
+
+
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     broker, source = FakeTransport(), Source(172.0)
     broker.faults.append(Fate.NEVER)
