@@ -39,7 +39,7 @@ from hush_aggregator.steps import StepRecorder
 from hush_aggregator.store.base import CommitOutcome, Store, TaskCount
 from hush_aggregator.store_thread import StoreThread
 from hush_aggregator.tasks import KnownTasks, NoRoomError
-from hush_aggregator.workers import LeaseKeeper, SharedSession, WorkerGroup, drain
+from hush_aggregator.workers import LeaseKeeper, LeaseLostError, SharedSession, WorkerGroup, drain
 from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
 from hush_common.errors import BrokerError, HushError, LoginRefusedError, StoreError, TaskError
 from hush_common.task import Task
@@ -106,8 +106,9 @@ class ReconnectLoop:
     async def run(self) -> NoReturn:
         """Stay connected until cancelled; raise LoginRefusedError after `login_s` of refusals."""
         backoff, loop = Backoff(), asyncio.get_running_loop()
+        self._lost_at = None
         while True:
-            began, self._is_connected = loop.time(), False
+            began = loop.time()
             try:
                 await cancellable(self._connect(), BrokerError)
             except BrokerError as error:
@@ -119,7 +120,8 @@ class ReconnectLoop:
                     self._logged = ""  # the loss of each connection is logged
                 self._look_at_login(error, loop.time())
                 self._warn(error, again=backoff.longest, hint="" if steady else self._hint())
-            self._is_connected = False
+            finally:
+                self._is_connected = False
             await asyncio.sleep(backoff.next())
 
     def _look_at_login(self, error: BrokerError, now: float) -> None:
@@ -223,7 +225,7 @@ class Aggregator:
         reports_per_message: int = FRAME_LIMIT,
     ) -> None:
         self._group, self._reports_per_message = group, reports_per_message
-        self._lease = None if group is None else LeaseKeeper(group, self._in_worker)
+        self._lease = None if group is None else LeaseKeeper(group, self._in_worker, self._note_counts)
         self._broker, self._store, self._announcing = broker, store, announcing
         self._separate = separate
         self._tasks = KnownTasks(store, tasks)
@@ -231,7 +233,8 @@ class Aggregator:
         self._on_commit, self._ready = on_commit, ready
         self._any_task = any_task
         self._patient = self._sees_tasks  # tasks come with the reports, and perhaps after the first of them
-        self._at_start: dict[str, tuple[int, int]] = {}  # latest round and its reports, of tasks not published yet
+        # Latest round and its reports, of tasks not published yet: at the start, or when the lease was taken.
+        self._before: dict[str, tuple[int, int]] = {}
         self._session: BrokerSession | None = None
         self._thread = StoreThread()
         estimator = estimator or ThreadEstimator()
@@ -245,7 +248,7 @@ class Aggregator:
             settle_s=settle_s / 5,
             on_acquired=self._on_acquired,
             on_estimate=on_estimate,
-            lease=lambda: None if self._lease is None else self._lease.number,
+            lease=self._current_lease,
         )
         self._publisher = EstimatePublisher(
             self._counted,
@@ -262,7 +265,14 @@ class Aggregator:
         self._schedule = ReleaseSchedule(
             store, self._tasks, work=self._in_worker, clock=clock, on_release=self._on_release
         )
-        self._recalls = RecallManager(store, self._tasks, owns=self._ownership.owns, work=self._in_worker, clock=clock)
+        self._recalls = RecallManager(
+            store,
+            self._tasks,
+            owns=self._ownership.owns,
+            work=self._in_worker,
+            clock=clock,
+            lease=self._current_lease,
+        )
         self._closer = TaskCloser(
             store,
             self._tasks,
@@ -307,7 +317,7 @@ class Aggregator:
         """
         await self._watch.begin()
         await self._in_worker(self._tasks.load)
-        self._at_start = {one.id: (one.round, one.latest) for one in await self._in_worker(self._store.counts)}
+        await self._in_worker(self._note_counts)
         await self._recalls.load()
         await self._closer.refresh()
         await self._schedule.refresh()
@@ -352,8 +362,16 @@ class Aggregator:
         if self._lease is None:
             works["control"] = self._control.run()
         else:
-            works |= {"lease": self._lease.run(self._control.run), "watch": self._watch.run()}
+            works |= {"lease": self._lease.run(self._take_over), "watch": self._watch.run()}
         await run_together(works, least=_OneConnectionError)
+
+    async def _take_over(self) -> NoReturn:
+        """Publish in place of another worker: read what it has stored first, and forget what was published before."""
+        self._ownership.forget()
+        await self._publisher.begin_anew()
+        await self._recalls.take_over()
+        await self._watch.refresh()
+        await self._control.run()
 
     async def estimate(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
@@ -427,8 +445,9 @@ class Aggregator:
                     try:
                         await self._receive(session)
                     except asyncio.CancelledError:
-                        if self._group is not None:
-                            await drain(cast("SharedSession", session), reports, self._receive(session))
+                        if self._lease is not None:
+                            shared, receive = cast("SharedSession", session), self._receive(session)
+                            await drain(shared, reports, receive, is_followed=self._lease.is_followed)
                         raise
             except BrokerError:
                 await self._look_for_clash()
@@ -501,10 +520,9 @@ class Aggregator:
             self._repeated += session.repeated
 
     async def _serve(self, connection: BrokerSession, work: Coroutine[None, None, NoReturn]) -> NoReturn:
-        """Publish and react until the connection is lost; `work` runs meanwhile."""
-        if self._lease is not None:
-            connection = cast("BrokerSession", self._lease.guard(connection))
-        session = self._oversize_guard.guard(connection)
+        """Publish and react until the connection or the lease is lost; `work` runs meanwhile."""
+        leased = None if self._lease is None else self._lease.guard(connection)
+        session = self._oversize_guard.guard(connection if leased is None else cast("BrokerSession", leased))
         works = {
             "receive": work,
             "ownership": self._ownership.serve(session),
@@ -521,11 +539,13 @@ class Aggregator:
         try:
             await run_together(works, least=BrokerError)
         except asyncio.CancelledError:
-            if self._lease is None or self._lease.number is not None:
-                await self._publisher.release_last(session, first=partial(self._decide_last, session))
+            if leased is None or leased.is_leased:
+                with suppress(LeaseLostError):  # another worker releases them
+                    await self._publisher.release_last(session, first=partial(self._decide_last, session))
             raise
-        except Exception:
-            self._oversize_guard.lost()
+        except BrokerError:
+            if leased is None or leased.is_leased:
+                self._oversize_guard.lost()  # not with the lease: a worker that was stopped loses both
             raise
 
     async def _watch_counts(self) -> NoReturn:
@@ -655,10 +675,17 @@ class Aggregator:
     def _on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
         """Release a task's estimate; if the retained one has more reports, some were lost here."""
         if task_id in self._tasks:
-            before = self._at_start.pop(task_id, None)
+            before = self._before.pop(task_id, None)
             unpublished = before is not None and (there is None or (there.round, there.n) != before)
             self._publisher.mark({task_id}, first=unpublished)
-        self._recalls.on_acquired(task_id, there)
+            self._recalls.on_acquired(task_id, there, before)
+
+    def _note_counts(self) -> None:
+        """Note what the store has, in its thread."""
+        self._before = {one.id: (one.round, one.latest) for one in self._store.counts()}
+
+    def _current_lease(self) -> int | None:
+        return None if self._lease is None else self._lease.current()
 
     async def _closed(self, task_ids: set[str]) -> None:
         """Release final estimates, clear closed tasks and end their recalls."""

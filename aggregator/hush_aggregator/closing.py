@@ -229,5 +229,9 @@ class StoreWatcher:
             now = await self._changes()
             if now != self._last:
                 self._last = now
-                for listener in self._listeners:
-                    await listener()
+                await self.refresh()
+
+    async def refresh(self) -> None:
+        """Call the listeners now."""
+        for listener in self._listeners:
+            await listener()

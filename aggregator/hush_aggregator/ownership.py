@@ -43,6 +43,7 @@ class OwnershipClaim:
     digest: str = ""  # of the task, hexadecimal
     round: int = 0
     n: int = 0  # reports counted
+    lease: int | None = None  # under which it was published, by one worker of several
 
     @property
     def fields(self) -> Mapping[str, str | int]:
@@ -72,7 +73,7 @@ def claim_of(payload: bytes) -> OwnershipClaim:
         return OwnershipClaim()
     store = "" if found.term is None else found.store
     term = (found.term or 0) if store else 0
-    return OwnershipClaim(store, term, found.taken_from, found.digest, found.round, found.estimate.n)
+    return OwnershipClaim(store, term, found.taken_from, found.digest, found.round, found.estimate.n, found.lease)
 
 
 def outranks(one: OwnershipClaim, other: OwnershipClaim) -> bool:
@@ -158,6 +159,11 @@ class PublicationState:
             return False  # the publisher is responsible for it
         return self.task != row.digest if row.state is TaskState.OPEN else self.task == row.digest
 
+    @property
+    def is_first(self) -> bool:
+        """Whether it was published again once, after a while in which that was not necessary."""
+        return self._again_after == _SHORTEST_S
+
     def back_off(self, now: float) -> bool:
         """Double the wait before the next publication, up to a minute; return whether to log it."""
         quiet = not self.again_at or now > self.again_at + _QUIET_S
@@ -187,7 +193,8 @@ class Ownership:
         settle_s: seconds to wait for retained messages of a broker that sends them after the others.
         on_acquired: called with a task that this store publishes from now on, and with the retained claim.
         on_estimate: called with each estimate of another store.
-        lease: the number of the lease under which this worker of several publishes, for its estimates.
+        lease: returns the number of the lease under which this worker of several publishes, None for one alone;
+            raises `LeaseLostError` if this worker may publish nothing.
     """
 
     def __init__(
@@ -219,6 +226,11 @@ class Ownership:
         self.unconfirmed: dict[str, float] = {}  # topics of messages that did not come back (yet), since when
         self._current_until: Callable[[], float] = float
 
+    def forget(self) -> None:
+        """Forget what was decided and published: another worker may have published since."""
+        self._states.clear()
+        self._due.clear()
+
     def owns(self, task_id: str) -> bool:
         """Whether this store publishes the task, as far as that is decided on this connection."""
         state = self._states.get(task_id)
@@ -229,8 +241,9 @@ class Ownership:
         state = self._states.get(task_id)
         if state is None or state.mine is None:
             return None
+        lease = self._lease()
         self._expect(estimate_topic(task_id))
-        return state.sign(document, self._lease())
+        return state.sign(document, lease)
 
     def unsent(self, topic: str) -> None:
         """Note that a message was not sent: it does not come back, and a task is not retained."""
@@ -419,19 +432,28 @@ class Ownership:
         """Whether to publish again now; if it is too early, this schedules another look."""
         if not state.is_overwritten and not state.needs_task(row):
             return False
-        loop, there = asyncio.get_running_loop(), state.estimate
+        loop, there, lease = asyncio.get_running_loop(), state.estimate, self._lease()
         if loop.time() < state.again_at:
             loop.call_at(state.again_at, self._come_back, row.id)
             return False
         if state.back_off(loop.time()):
-            whose = f" by store {there.store}" if there is not None and there.store not in ("", self._me) else ""
-            _LOG.warning(
-                "task %s: another client overwrote its messages%s; republished. Stop that client, or run hush task "
-                "take-over with its store",
-                row.id,
-                whose,
-            )
+            self._log_overwritten(row, state, there or OwnershipClaim(), lease)
         return True
+
+    def _log_overwritten(self, row: TaskRow, state: PublicationState, there: OwnershipClaim, lease: int | None) -> None:
+        """Log who overwrote a message: what a worker had on its way comes once, what a client forges comes again."""
+        is_late = there.store == self._me and lease is not None and there.lease is not None and there.lease < lease
+        if is_late and state.is_first and not state.needs_task(row):
+            what = "task %s: an estimate of lease %d came late and replaced that of lease %d; republished"
+            _LOG.info(what, row.id, there.lease, lease)
+            return
+        whose = f" by store {there.store}" if there.store not in ("", self._me) else ""
+        _LOG.warning(
+            "task %s: another client overwrote its messages%s; republished. Stop that client, or run hush task "
+            "take-over with its store",
+            row.id,
+            whose,
+        )
 
     async def _put_again(self, session: BrokerSession, row: TaskRow, state: PublicationState) -> None:
         forged = state.is_overwritten

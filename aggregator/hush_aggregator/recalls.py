@@ -104,6 +104,13 @@ class BrokerRestartDetector:
         """How many messages it has dropped since it started; None if it has not reported that."""
         return self._dropped
 
+    def remember(self, memory: BrokerMemory) -> None:
+        """Continue with what another worker has stored of the broker; the session stays that of this one."""
+        self._noted = replace(memory, session=self._noted.session)
+        self.memory = replace(memory, session=self.memory.session)
+        self._alive = None
+        self._dropped = None
+
     def connected(self, *, resumed: bool) -> RecallReason | None:
         """Note that reports come over a new connection, to the session of before or to a new one."""
         missed = self.memory.session and not resumed
@@ -318,10 +325,12 @@ class RecallManager:
         owns: Callable[[str], bool],
         work: Worker,
         clock: Callable[[], datetime],
+        lease: Callable[[], object],
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._owns = owns
+        self._lease = lease  # raises `LeaseLostError` if this worker may publish nothing
         self._work = work
         self._clock = clock
         self._detector = BrokerRestartDetector(BrokerMemory(), self._seconds, _elapsed)
@@ -335,11 +344,11 @@ class RecallManager:
         self._quiet_since = 0.0  # since when the broker could have spoken of itself
         self._stored = self._retained = 0  # messages on the broker, as it says
         self.broker_version: str = ""
-        self._at_start: dict[str, tuple[int, int]] = {}  # the latest round of each task, and reports counted in it
         self._published: dict[str, tuple[int, int, int | None]] = {}
         self._expected: dict[str, int] = {}
         self._said: dict[str, bytes] = {}  # what is retained, as far as was seen on this connection
         self._own: dict[str, set[bytes]] = {}  # what this store has published there; before this start, what was found
+        self._read: set[bytes] = set()  # what was read in the store: another worker may publish it late
         self._sent: dict[str, float] = {}  # published, and not come back yet; when
         self._forbidden = False
         self._wake = asyncio.Event()
@@ -349,13 +358,20 @@ class RecallManager:
         """Read what is stored, before the first connection."""
         self._me = await self._work(lambda: self._store.public_identity)
         self._detector = BrokerRestartDetector(await self._work(self._store.broker), self._seconds, _elapsed)
-        self._at_start = await self._work(self._counted)
         await self.refresh()
 
+    async def take_over(self) -> None:
+        """Begin to publish in place of another worker, which has listened to the broker; `refresh` has to follow."""
+        self._detector.remember(await self._work(self._store.broker))
+        self._due = {task_id: cause for task_id, cause in self._due.items() if not cause.doubtful}
+        self._published.clear()
+        self._own.clear()
+
     async def refresh(self) -> None:
-        """Read the recalls again: a command may have made or ended one."""
+        """Read the recalls again: a command or another worker may have made or ended one."""
         rows = await self._work(self._store.recalls)
         self._rows = {row.recall.task: row for row in rows}
+        self._read |= {encode_recall(row.recall) for row in rows}
         restored = await self._work(lambda: self._store.restored)
         if restored and not self._restored:
             self._note(RecallReason.RESTORED)
@@ -374,13 +390,13 @@ class RecallManager:
         """How many messages the broker says it has dropped since it started; None if it has not said."""
         return self._detector.dropped
 
-    def on_acquired(self, task_id: str, there: OwnershipClaim | None) -> None:
+    def on_acquired(self, task_id: str, there: OwnershipClaim | None, before: tuple[int, int] | None) -> None:
         """This store publishes of a task from now on, on this connection; `there` is the estimate that is retained.
 
-        The store must have as many reports as that. If it is the estimate of this very store, it must have had them at
-        its start: what has waited on the broker is counted by now, and would hide what is missing.
+        The store must have as many reports as that. If it is the estimate of this very store, it must have had them
+        before (`before`: the latest round then, and its reports), when it could not publish anything yet: what has
+        waited on the broker is counted by now, and would hide what is missing.
         """
-        before = self._at_start.pop(task_id, None)
         own = before is not None and there is not None and there.store == self._me
         if there is not None and not (own and self._put_back):  # which has recalled it already
             had = None
@@ -484,11 +500,6 @@ class RecallManager:
                 self._due[task_id] = cause
         self._wake.set()
 
-    def _counted(self) -> dict[str, tuple[int, int]]:
-        """In the store's thread."""
-        latest = {task_id: (one.digest, self._store.latest_round(one.digest)) for task_id, one in self._tasks.items()}
-        return {task_id: (last, self._store.counted_since(digest, last)) for task_id, (digest, last) in latest.items()}
-
     async def _compare(self) -> None:
         """Recall tasks of which this store has fewer reports than it published: it was restored from a copy."""
         while self._published:
@@ -577,7 +588,8 @@ class RecallManager:
                 continue
             there = self._said.get(task_id)
             if there != payload:
-                if there and there not in self._own.get(task_id, ()):
+                self._lease()  # another worker may have written it
+                if there and there not in self._own.get(task_id, ()) and there not in self._read:
                     _LOG.warning(
                         "task %s: another client has written its recall; allow only this aggregator to write recalls",
                         task_id,

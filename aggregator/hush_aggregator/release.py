@@ -368,7 +368,7 @@ class EstimatePublisher:
         on_published: Callable[[Result], object] = id,
     ) -> None:
         self._read = read
-        self._confidence = confidence
+        self._estimator, self._confidence = estimator, confidence
         self._clock = clock
         self._rank = rank
         self._owns, self._sign, self._on_published = owns, sign, on_published
@@ -424,6 +424,12 @@ class EstimatePublisher:
         except (BrokerError, TimeoutError) as error:
             why = error if isinstance(error, BrokerError) else f"they took longer than {_LAST_S:g} s"
             _LOG.warning("the last estimates could not be released (%s); the next start releases them first", why)
+
+    async def begin_anew(self) -> None:
+        """Forget estimates that are made or being made: another worker may have published later ones."""
+        await self._scheduler.close()
+        self._scheduler = EstimateScheduler(self._estimator, self._confidence, self.mark)
+        self._made.clear()
 
     async def close(self) -> None:
         """Give up what is still being made."""

@@ -264,6 +264,7 @@ class ForeignResult:
     store: str = ""  # identity of the store that published it
     term: int | None = 0  # how often the task was taken over; None where it is not a count
     taken_from: str = ""  # identity of the store before that one
+    lease: int | None = None  # under which one worker of several published it; None where it is not a count
 
     @property
     def failures(self) -> Mapping[str, str]:
@@ -316,6 +317,7 @@ def result_in(document: Mapping[str, object]) -> ForeignResult:
         store=_named(document, "store", _STORE),
         term=_count(0 if term is None else term, HIGHEST_TERM),
         taken_from=_named(document, "taken_from", _STORE),
+        lease=_count(document.get("lease"), HIGHEST_TERM),
     )
 
 

@@ -3,7 +3,8 @@
 Each worker counts what the broker gives to it. Tasks, estimates and recalls are published by the worker that holds the
 lease, a row of the store. It is taken for `LEASE_S` seconds and renewed every second. A worker whose lease may have
 ended, by its own clock since it asked for it, sends nothing more; if it was stopped, that holds when it goes on. The
-next holder publishes everything again with a higher number, and so replaces what was still on its way.
+next holder reads the store first: what it knows from an earlier lease is out of date. Then it publishes everything
+again with a higher number, and so replaces what was still on its way.
 """
 
 import asyncio
@@ -17,11 +18,13 @@ from typing import NoReturn, Protocol
 
 from hush_aggregator.broker.session import BrokerSession
 from hush_aggregator.logs import fields
-from hush_common.errors import BrokerError
+from hush_aggregator.store.base import Worker
+from hush_common.errors import HushError, StoreError
 
 LEASE_S = 6.0
 """Seconds for which a lease holds. A server that answers later is none that one may publish for."""
 _RENEW_S, _ASK_S = 1.0, 0.5
+_RELEASE_S, _ASK_AGAIN = 5.0, 4
 _DRAIN_S = 3.0
 _MARGIN_S = 0.5  # clocks of two machines run at one speed, nearly
 
@@ -50,6 +53,15 @@ class LeasedStore(Protocol):
     def release_lease(self) -> None:
         """End the lease, if this worker has it."""
 
+    def lease(self) -> tuple[str, int]:
+        """The worker that has the lease, or '' if there is none now, and the number of the last lease."""
+
+
+def boot_time() -> float:
+    """Seconds since the machine started, those in which it slept among them, where the system can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerGroup:
@@ -58,22 +70,33 @@ class WorkerGroup:
     name: str  # of the shared subscription
     worker: str
     store: LeasedStore
+    clock: Callable[[], float] = boot_time  # in seconds; it goes on while the process is stopped
 
     def shared(self, topic_filter: str) -> str:
         """Return the filter by which each message goes to one worker."""
         return f"$share/{self.name}/{topic_filter}"
 
 
-async def drain(session: SharedSession, topic_filter: str, receive: Coroutine[None, None, NoReturn]) -> None:
+async def drain(
+    session: SharedSession,
+    topic_filter: str,
+    receive: Coroutine[None, None, NoReturn],
+    *,
+    is_followed: Callable[[], Awaitable[bool]],
+) -> None:
     """Leave the shared subscription, so that the others get what comes, and count what is on its way for a while.
 
-    Else the broker would go on to give this worker its share, which would wait until it is back.
+    Else the broker would go on to give this worker its share, which would wait until it is back. The last worker stays
+    subscribed: what comes while no worker runs has to wait for one.
     """
     loop = asyncio.get_running_loop()
-    began = loop.time()
-    session.leave(topic_filter)
     receiving = asyncio.create_task(receive, name="hush-drain")
     try:
+        if not await is_followed():
+            _LOG.info("no other worker publishes: what comes from now on waits until this one starts again")
+            return
+        began = loop.time()
+        session.leave(topic_filter)
         async with asyncio.timeout(_DRAIN_S):
             while not receiving.done() and (session.current_until < began or session.waiting):  # noqa: ASYNC110
                 await asyncio.sleep(_ASK_S / 25)
@@ -85,12 +108,12 @@ async def drain(session: SharedSession, topic_filter: str, receive: Coroutine[No
     finally:
         receiving.cancel()
         await asyncio.wait({receiving})
+        if not receiving.cancelled():
+            receiving.exception()  # nothing of it was acknowledged, so it comes again
 
 
-def boot_time() -> float:
-    """Seconds since the machine started, those in which it slept among them, where the system can tell."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
+class LeaseLostError(HushError):
+    """This worker may publish nothing: its lease has ended, or may have."""
 
 
 class LeaseKeeper:
@@ -99,25 +122,33 @@ class LeaseKeeper:
     Args:
         group: with the store.
         in_worker: the store's thread.
-        clock: in seconds; it goes on while the process is stopped.
+        taken: called in the store's thread with each new lease, before anything else is done under it.
     """
 
     def __init__(
         self,
         group: WorkerGroup,
-        in_worker: Callable[[Callable[[], int | None]], Awaitable[int | None]],
-        clock: Callable[[], float] = boot_time,
+        in_worker: Worker,
+        taken: Callable[[], object] = int,
     ) -> None:
         self._group = group
         self._in_worker = in_worker
-        self._clock = clock
+        self._taken = taken
+        self._clock = group.clock
         self._number = 0
         self._until = 0.0
+        self._released = asyncio.Event()
 
     @property
     def number(self) -> int | None:
         """The number of the lease, None while this worker does not hold it for certain."""
         return self._number if self._clock() < self._until else None
+
+    def current(self) -> int:
+        """Return the number of the lease; raise LeaseLostError while this worker does not hold it for certain."""
+        if (number := self.number) is None:
+            raise LeaseLostError("the lease has ended, or may have, so this worker publishes nothing")
+        return number
 
     async def run(self, publish: Callable[[], Coroutine[None, None, NoReturn]]) -> NoReturn:
         """Publish whenever this worker holds the lease, until cancelled; then end it, so that another takes it at once.
@@ -129,52 +160,89 @@ class LeaseKeeper:
             while True:
                 while not await self._renew():  # noqa: ASYNC110 - the database tells nobody
                     await asyncio.sleep(_ASK_S)
-                _LOG.info("this worker publishes, under lease %d", self._number, extra=fields("lease"))
+                number = self._number
+                _LOG.info("this worker publishes, under lease %d", number, extra=fields("lease"))
                 work = asyncio.create_task(publish(), name="hush-publish")
                 try:
                     await self._keep(work)
                 finally:
                     work.cancel()
                     await asyncio.wait({work})
-                _LOG.warning("this worker publishes no more: its lease has ended", extra=fields("lease_lost"))
+                    error = None if work.cancelled() else work.exception()
+                if error is not None and not isinstance(error, LeaseLostError):
+                    raise error
+                _LOG.warning(
+                    "this worker stops publishing: it did not renew lease %d in time; another worker may publish now",
+                    number,
+                    extra=fields("lease_lost"),
+                )
         finally:
             self._until = 0.0
             with suppress(Exception):  # it ends by itself
                 await self._in_worker(self._group.store.release_lease)
+            self._released.set()
+
+    async def is_followed(self) -> bool:
+        """Return whether another worker has the lease, which waits a moment for one to take it from this one.
+
+        The holder of the lease never leaves the subscription before another has it, and no worker that stops takes it.
+        So of workers that stop together, one stays subscribed.
+        """
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(_RELEASE_S):
+                await self._released.wait()
+            for _ in range(_ASK_AGAIN):
+                holder, _ = await self._in_worker(self._group.store.lease)
+                if holder not in ("", self._group.worker):
+                    return True
+                await asyncio.sleep(_ASK_S)
+        return False
 
     async def _keep(self, work: "asyncio.Task[NoReturn]") -> None:
-        """Renew the lease until another worker has it, or it has ended; raise what the work raises."""
+        """Renew the lease until another worker has it, it has ended, or the work has."""
         number = self._number
         while not work.done():
             await asyncio.wait({work}, timeout=_RENEW_S)
             if not work.done() and (not await self._renew() or self._number != number):
                 return
-        work.result()
 
     async def _renew(self) -> bool:
         asked = self._clock()
-        number = await self._in_worker(lambda: self._group.store.take_lease(LEASE_S))
+        number = await self._in_worker(self._take)
         if number is None:
             self._until = 0.0
             return False
         self._number, self._until = number, asked + LEASE_S - _MARGIN_S
         return self.number is not None
 
+    def _take(self) -> int | None:
+        """In the store's thread."""
+        number = self._group.store.take_lease(LEASE_S)
+        if number not in (None, self._number):
+            self._taken()
+        return number
+
     def guard(self, session: BrokerSession) -> "LeasedSession":
-        """Return a session over which nothing is published without the lease."""
+        """Return a session over which nothing is published without the lease that this worker holds now."""
         return LeasedSession(session, self)
 
 
 class LeasedSession:
-    """A `BrokerSession` that publishes while the lease holds."""
+    """A `BrokerSession` that publishes while one lease holds."""
 
     def __init__(self, session: BrokerSession, lease: LeaseKeeper) -> None:
         self._session = session
         self._lease = lease
+        self._number = lease.number
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether that lease still holds."""
+        return self._number is not None and self._lease.number == self._number
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        if self._lease.number is None:
-            raise BrokerError("lease", "has ended, so this worker publishes nothing")
+        if not self.is_leased:
+            raise LeaseLostError(f"the lease under which {topic} was to be published has ended, or may have")
         await self._session.publish(topic, payload, retain=retain)
 
     def __getattr__(self, name: str) -> object:

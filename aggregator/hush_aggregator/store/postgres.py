@@ -256,9 +256,8 @@ class PostgresReader:
                 raise DamagedError("a recall") from None
 
     def broker(self) -> BrokerMemory:
-        columns = "session_left, broker_started, broker_alive, broker_dropped"
         with self._reading() as run:
-            row = run.execute(f"SELECT {columns} FROM worker WHERE name = %s", (self._writer,)).fetchone()  # noqa: S608
+            row = run.execute(_BROKER, (self._writer,)).fetchone()
         return BrokerMemory() if row is None else BrokerMemory(*row)
 
     def workers(self) -> dict[str, bool]:
@@ -926,6 +925,12 @@ UPDATE task SET owner = %s, term = %s, taken_from = %s WHERE id = %s AND taken_f
 """
 _PUT_TASK = """
 INSERT INTO task VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+# its own session, and what the worker knows that heard the broker last; a clock that was ahead heard nothing
+_BROKER = """
+SELECT (SELECT coalesce(bool_or(session_left), false) FROM worker WHERE name = %s),
+    broker_started, broker_alive, broker_dropped FROM worker
+ORDER BY broker_alive > extract(epoch FROM clock_timestamp()) + 60, broker_alive DESC NULLS LAST LIMIT 1
 """
 _SET_BROKER = """
 UPDATE worker SET session_left = %s, broker_started = %s, broker_alive = %s, broker_dropped = %s WHERE name = %s

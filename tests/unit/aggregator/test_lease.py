@@ -3,48 +3,22 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
 
 import pytest
 from fake_bus import FakeBus
+from group_world import Lease
 from waiting import until
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_aggregator.workers import LEASE_S, LeaseKeeper, WorkerGroup
-from hush_common.errors import BrokerError
+from hush_aggregator.workers import LEASE_S, LeasedSession, LeaseKeeper, LeaseLostError, WorkerGroup
 
 if TYPE_CHECKING:
     from hush_aggregator.broker.session import BrokerSession
 
 
-class Lease:
-    """The lease row, by a clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now, self.holder, self.expires, self.number = 0.0, "", 0.0, 0
-        self.answers = asyncio.Event()  # whether the database answers
-        self.answers.set()
-
-    def of(self, worker: str) -> "RowOfWorker":
-        return RowOfWorker(self, worker)
-
-
-class RowOfWorker:
-    def __init__(self, row: Lease, worker: str) -> None:
-        self._row, self._worker = row, worker
-
-    def take_lease(self, seconds: float) -> int | None:
-        row = self._row
-        if row.expires > row.now and row.holder != self._worker:
-            return None
-        row.number += row.expires <= row.now or row.holder != self._worker
-        row.holder, row.expires = self._worker, row.now + seconds
-        return row.number
-
-    def release_lease(self) -> None:
-        if self._row.holder == self._worker:
-            self._row.expires = 0.0
+T = TypeVar("T")
 
 
 class Sent:
@@ -63,18 +37,22 @@ class Worker:
 
     def __init__(self, row: Lease, name: str) -> None:
         self._row = row
-        self.keeper = LeaseKeeper(WorkerGroup("g", name, row.of(name)), self._ask, lambda: row.now)
+        self.keeper = LeaseKeeper(WorkerGroup("g", name, row.of(name), lambda: row.now), self._ask)
         self.sent, self.begun = Sent(), 0
-        self._session = self.keeper.guard(cast("BrokerSession", self.sent))
+        self._session = self._connect()
 
-    async def _ask(self, what: Callable[[], int | None]) -> int | None:
+    async def _ask(self, what: Callable[[], T]) -> T:
         await self._row.answers.wait()
         return what()
 
     async def publish_once(self) -> None:
         await self._session.publish("hush/v1/estimates/heights", b"{}", retain=True)
 
+    def _connect(self) -> LeasedSession:
+        return self.keeper.guard(cast("BrokerSession", self.sent))
+
     async def publish(self) -> NoReturn:
+        self._session = self._connect()
         self.begun += 1
         await asyncio.Event().wait()
         raise AssertionError
@@ -87,8 +65,8 @@ async def test_a_worker_that_was_stopped_publishes_nothing_when_it_goes_on(away:
     running = asyncio.create_task(worker.keeper.run(worker.publish))
     await until(lambda: worker.begun)
     await worker.publish_once()
-    row.now += away  # nothing ran meanwhile, not even the renewal
-    with pytest.raises(BrokerError, match="lease"):
+    row.ahead += away  # nothing ran meanwhile, not even the renewal
+    with pytest.raises(LeaseLostError):
         await worker.publish_once()
     assert (worker.keeper.number, len(worker.sent.topics)) == (None, 1)
     running.cancel()
@@ -101,11 +79,11 @@ async def test_a_worker_whose_database_does_not_answer_is_silent_before_another_
     running = asyncio.create_task(worker.keeper.run(worker.publish))
     await until(lambda: worker.begun)
     row.answers.clear()
-    row.now = row.expires - 0.4  # clocks of two machines differ by a little
+    row.ahead = row.expires - 0.4  # clocks of two machines differ by a little
     assert row.of("2").take_lease(LEASE_S) is None
-    with pytest.raises(BrokerError):
+    with pytest.raises(LeaseLostError):
         await worker.publish_once()
-    row.now = row.expires
+    row.ahead = row.expires
     assert row.of("2").take_lease(LEASE_S) == 2
     running.cancel()
     row.answers.set()
@@ -120,7 +98,7 @@ async def test_a_worker_that_takes_its_own_lease_again_after_it_ended_begins_aga
     running = asyncio.create_task(worker.keeper.run(worker.publish))
     await until(lambda: worker.begun)
     assert (worker.keeper.number, worker.begun) == (1, 1)
-    row.now += 60
+    row.ahead += 60
     await until(lambda: worker.begun > 1)
     assert worker.keeper.number == 2
     running.cancel()
