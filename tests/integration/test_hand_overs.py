@@ -1,0 +1,194 @@
+"""Twenty changes of the worker that publishes, under load, on a real broker and a real database.
+
+Nothing is recalled, no reader sees fewer reports under a later lease, each report counts once, and each line of the log
+is one of those that are expected, and true.
+"""
+
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from group_processes import HEIGHTS, Watcher, Worker, by_worker, freeze, holder
+from servers import Mosquitto, Postgres
+from stores import StorePlace, in_postgres
+from waiting import wait_until
+
+from hush_aggregator.store.postgres_url import PostgresUrl
+
+pytestmark = pytest.mark.slow
+
+HAND_OVERS = {
+    "killed": 4,
+    "ended": 4,
+    "stopped for 15 s": 3,
+    "stopped for 60 s": 3,
+    "database away for 60 s": 2,
+    "database away for all for 60 s": 2,
+    "stopped, and database away, for 60 s": 2,
+}
+ALWAYS = {
+    "publishes": r"INFO this worker publishes, under lease (?P<lease>\d+)",
+    "connected": r"INFO aggregator(, control)?: connected to mqtt://[0-9.:]+",
+    "accepted": r"INFO (accepted \d+ reports: heights \d+|accepted \d+ since the start)",
+    "again": r"INFO .+: \d+ reports came again, and count once",
+    "open": r"WARNING mqtt://[0-9.:]+ accepts clients without a login: .+",
+    "late": r"INFO task heights: an estimate of lease (?P<earlier>\d+) came late and replaced that of lease "
+    r"(?P<lease>\d+); republished",
+}
+ENDED = {"ended": r"INFO stopped"}
+AWAY = {
+    "stops": r"WARNING this worker stops publishing: it did not renew lease (?P<lease>\d+) in time; .+",
+    "lost": r"WARNING mqtt://[0-9.:]+: .*(lost|closed|did not answer).*; retrying until it works",
+    "reconnected": r"INFO aggregator(, control)?: connected to mqtt://[0-9.:]+ again after \d+ s, connection \d+ since "
+    r"the start",
+    "failed": r"hush: postgresql://hush@127.0.0.1:\d+/postgres\?schema=\w+: .+",
+}
+"""Lines of the log; what PostgreSQL ends within a transaction stops a worker with an error, and it is started again."""
+
+
+def expected(how: str) -> dict[str, str]:
+    """The lines that a hand-over of this kind may write."""
+    return ALWAYS | ({} if how == "killed" else ENDED if how == "ended" else AWAY)
+
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+
+
+class Leases:
+    """Every lease that was in the store, with its holder, and how many reports were counted when it was first seen."""
+
+    def __init__(self, place: StorePlace) -> None:
+        self.held: dict[int, str] = {}
+        self._place = place
+
+    def watch(self, stop: threading.Event) -> None:
+        assert isinstance(self._place.address, PostgresUrl)
+        with self._place.address.connect() as there:
+            while not stop.wait(0.05):
+                row = there.execute("SELECT holder, number FROM lease").fetchone()
+                if row is not None and row[0]:
+                    self.held[int(row[1])] = str(row[0])
+
+
+@contextmanager
+def beside(*works: Callable[[threading.Event], object]) -> Iterator[None]:
+    """Let these run in threads until the block ends."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=work, args=(stop,)) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def hand_over(how: str, old: Worker, place: StorePlace, name: str) -> None:
+    """Let the worker that publishes fail in a way, until another one may have taken over, or the time is over."""
+    seconds = float(match[1]) if (match := re.search(r"for (\d+) s", how)) else 0
+    with ExitStack() as inside:
+        if how == "killed":
+            old.end(signal.SIGKILL)
+        elif how == "ended":
+            assert old.end(signal.SIGINT) == 0
+        if "stopped" in how:
+            old.send_signal(signal.SIGSTOP)
+            inside.callback(old.send_signal, signal.SIGCONT)
+        if "database" in how:
+            for worker in "12" if "for all" in how else name:
+                freeze(place, worker, signal.SIGSTOP)
+                inside.callback(freeze, place, worker, signal.SIGCONT)
+        time.sleep(seconds)
+        if "for all" not in how:
+            wait_until(lambda: holder(place)[0] not in ("", name))
+
+
+def check(how: str, worker: str, lines: Sequence[str], leases: Leases) -> None:
+    """See that each line is expected, and true."""
+    for line in lines:
+        text = _DATE.sub("", line)
+        found = {kind: match for kind, one in expected(how).items() if (match := re.fullmatch(one, text))}
+        assert found, f"{how}: unexpected line of worker {worker}: {line}"
+        for kind, match in found.items():
+            values = match.groupdict()
+            if kind in ("publishes", "stops", "late"):
+                assert leases.held[int(values["lease"])] == worker, f"{line}: {leases.held}"
+            if kind == "late":
+                assert int(values["earlier"]) < int(values["lease"]), line
+
+
+def check_readers(watcher: Watcher, reports: int) -> str:
+    """See that readers saw no step back, and no recall; return how much they saw."""
+    assert watcher.recalls == []
+    seen = [(int(str(document["lease"])), int(str(document["n"]))) for _, document in watcher.seen]
+    current = [one for k, one in enumerate(seen) if one[0] >= max(seen[: k + 1])[0]]
+    assert [n for _, n in current] == sorted(n for _, n in current)
+    assert current[-1][1] == reports
+    leases = len({lease for lease, _ in seen})
+    return f"{reports} reports, {len(seen)} estimates under {leases} leases, {len(seen) - len(current)} came late"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2400)
+def test_twenty_hand_overs_recall_nothing_and_no_reader_sees_a_step_back(
+    own_postgres_server: Postgres, mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    order = [how for how, times in HAND_OVERS.items() for _ in range(times)]
+    random.Random(0).shuffle(order)  # noqa: S311 - a reproducible order
+    watcher, sender, ids, said = Watcher(mosquitto), Watcher(mosquitto), list[bytes](), list[str]()
+    with ExitStack() as inside, in_postgres(own_postgres_server) as place:
+        inside.callback(lambda: (tmp_path / "figures").write_text("\n".join(said)))
+        inside.callback(watcher.close)
+        inside.callback(sender.close)
+        login = "--broker", mosquitto.url
+        workers = {name: Worker(name, login, place, tmp_path) for name in "12"}
+
+        def all_run() -> bool:
+            """Start those that ended, as the unit does; return whether all are connected."""
+            for one in workers.values():
+                if one.process is None or one.process.poll() is not None:
+                    one.start()
+            return all(one.is_connected() for one in workers.values())
+
+        def send(stop: threading.Event) -> None:
+            while not stop.wait(0.2):
+                sender.send(10, ids)
+
+        for one in workers.values():
+            one.start()
+            inside.callback(one.end, signal.SIGKILL)
+            inside.callback(one.send_signal, signal.SIGCONT)
+        wait_until(all_run)
+        leases, marks = Leases(place), dict.fromkeys(workers, 0)
+        with beside(send, leases.watch):
+            for how in order:
+                wait_until(lambda: holder(place)[0] and watcher.has_seen(lease=1, n=1))
+                (name, number), began = holder(place), time.monotonic()
+                hand_over(how, workers[name], place, name)
+                wait_until(all_run)
+                wait_until(partial(watcher.has_seen, lease=number + 1, n=len(ids)))
+                time.sleep(3)  # what a worker does late
+                wait_until(all_run)
+                said.append(f"{how}: lease {number} of {name}, then {holder(place)}, {time.monotonic() - began:.0f} s")
+                for worker, one in workers.items():
+                    lines = one.said.splitlines()
+                    check(how, worker, lines[marks[worker] :], leases)
+                    marks[worker] = len(lines)
+        wait_until(partial(watcher.has_seen, lease=1, n=len(ids)))
+        for one in workers.values():
+            assert one.end(signal.SIGINT) == 0
+        assert sorted(place.ids()) == sorted(ids)
+        assert sum(by_worker(place).values()) == len(ids)
+        with place.read() as reader:
+            assert reader.tally(HEIGHTS.digest, 0).n == len(ids)
+            assert reader.recalls() == []
+        said.append(check_readers(watcher, len(ids)))
