@@ -1,6 +1,7 @@
 """The JavaScript device in node against real brokers: answers, kills at each step, the program in docs/ports.md."""
 
 import json
+import os
 import re
 import subprocess
 from datetime import UTC, datetime
@@ -49,9 +50,9 @@ def device(url: str, state: Path, *arguments: str, check: bool = True) -> list[d
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def publish(mosquitto: Mosquitto, task: dict[str, object]) -> None:
+def publish(mosquitto: Mosquitto, task: dict[str, object], *login: str) -> None:
     command = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-q", "1", "-r", "-t", f"hush/v1/tasks/{task['id']}"]
-    subprocess.run([*command, "-m", json.dumps(task)], check=True)
+    subprocess.run([*command, *login, "-m", json.dumps(task)], check=True)
 
 
 @pytest.mark.long
@@ -158,6 +159,11 @@ def test_a_device_in_node_answers_over_tls_and_only_to_a_broker_whose_certificat
             "argument: lifetime is not exact decimal text",
         ),
         (["mqtt://h", "--device", "d", "--state", "s", "--spread", "x"], "--spread is not a number of seconds"),
+        (["mqtt://h", "--device", "d", "--state", "s", "--password-file", "x"], "--password-file needs a user"),
+        (
+            ["mqtt://u@h", "--device", "d", "--state", "s", "--password-file", "nosuch"],
+            "--password-file: nosuch cannot be read (ENOENT); name a file",
+        ),
     ],
 )
 def test_a_mistake_at_the_command_line_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
@@ -167,6 +173,66 @@ def test_a_mistake_at_the_command_line_is_one_line(arguments: list[str], message
     assert run.returncode == 2
     assert run.stderr.startswith(f"hush-device: {message}")
     assert run.stderr.count("\n") == 1
+
+
+LOGIN = "s3cret-word"
+
+
+@pytest.mark.long
+def test_the_value_and_the_password_are_in_no_process_list(tmp_path: Path) -> None:
+    """They come from a file or from standard input, and the address from the environment."""
+    port, passwords, state = free_port(), tmp_path / "passwords", tmp_path / "state"
+    subprocess.run([need("mosquitto_passwd"), "-b", "-c", str(passwords), "d1", LOGIN], check=True, capture_output=True)
+    passwords.chmod(0o644)
+    (tmp_path / "password").write_text(f"{LOGIN}\nanother line\n", encoding="utf-8")
+    (tmp_path / "value").write_text("172\n", encoding="utf-8")
+    broker = Mosquitto(tmp_path, listeners={port: f"allow_anonymous false\npassword_file {passwords}"})
+    broker.start()
+    try:
+        for task in ("heights", "weights"):
+            publish(broker, {**TASK, "id": task}, "-u", "d1", "-P", LOGIN)
+        environment = {**os.environ, "HUSH_BROKER": f"mqtt://127.0.0.1:{port}", "HUSH_STATE": str(state)}
+        common = [need("node"), str(PROGRAM), "--device", "d1", "--user", "d1", "--once", "--spread", "0"]
+        common += ["--password-file", str(tmp_path / "password"), "--task"]
+        for task, value in (("heights", ["--value-file", str(tmp_path / "value")]), ("weights", ["--value", "-"])):
+            command = [*common, task, *value]
+            assert LOGIN not in " ".join(command)
+            assert "172" not in command
+            run = subprocess.run(
+                command, env=environment, input="172\n", capture_output=True, text=True, check=False, timeout=60
+            )
+            assert run.returncode == 0, run.stderr
+            assert json.loads(run.stdout)["status"] == "sent"
+            assert LOGIN not in run.stdout + run.stderr
+            assert all(LOGIN not in file.read_text(encoding="utf-8") for file in state.iterdir())
+    finally:
+        broker.stop()
+
+
+FIRE_AND_FORGET = """
+import {{ Device, openDirectory }} from {node};
+import fs from "node:fs";
+const storage = await openDirectory("state");
+const device = await new Device({{ url: {url}, device: "d1", storage, spread: 0 }}).open();
+await device.task("heights", {{ timeout: 60 }});
+fs.renameSync("state", "gone");
+device.answerEachRound("heights", () => 172);
+while (!device.trouble.startsWith("storage")) await new Promise((resolve) => setTimeout(resolve, 10));
+for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+console.log("alive", device.trouble);
+process.exit(0);
+"""
+
+
+def test_a_storage_that_fails_does_not_end_the_program_around_a_device(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    publish(mosquitto, TASK)
+    names = {"node": json.dumps(str(PORTS / "js" / "src" / "node.js")), "url": json.dumps(mosquitto.url)}
+    (tmp_path / "run.mjs").write_text(FIRE_AND_FORGET.format(**names), encoding="utf-8")
+    run = subprocess.run(
+        [need("node"), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("alive storage: state cannot be used")
 
 
 def test_the_node_program_of_the_document_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:

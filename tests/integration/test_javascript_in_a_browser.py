@@ -232,6 +232,65 @@ def test_a_browser_that_blocks_the_storage_says_so_before_anything_is_asked(
         assert "does not let the page store anything" in told[1]
 
 
+BLOCKED = """() => {
+  const policy = document.createElement("meta");
+  Object.assign(policy, { httpEquiv: "Content-Security-Policy", content: "connect-src 'self'" });
+  document.head.append(policy);
+}"""
+
+
+def why_unanswered(page: Page, url: str) -> tuple[str, str]:
+    """Status and message of an answer, once the first attempt to connect has ended."""
+    page.evaluate("([url, options]) => start(url, options)", [url, {}])
+    page.wait_for_function("device.trouble")
+    script = "device.answer('heights', 172, { timeout: 0.1 }).then(() => [], (error) => [error.status, error.message])"
+    status, message = page.evaluate(script)
+    return status, message
+
+
+def test_an_error_names_its_cause(context: BrowserContext, site: str, broker: Mosquitto) -> None:
+    status, message = why_unanswered(opened(context, site), f"ws://127.0.0.1:{free_port()}/")
+    assert status == "network"
+    assert "no connection; check the address" in message
+    page = opened(context, site)
+    page.evaluate(BLOCKED)
+    status, message = why_unanswered(page, websocket(broker))
+    assert status == "network"
+    assert "Content-Security-Policy" in message
+    assert "connect-src" in message
+    page = opened(context, site, broker)
+    page.wait_for_function("device.connected")
+    script = "device.answer('nosuch', 172, { timeout: 1 }).catch((error) => [error.status, error.message])"
+    status, message = page.evaluate(script)
+    assert status == "no_task"
+    assert "nosuch" in message
+    refused = page.evaluate("start('mqtt://broker').catch((error) => [error.status, error.message])")
+    assert refused[0] == "argument"
+    assert "ws://" in refused[1]
+
+
+def test_an_event_of_the_network_does_not_end_the_time_of_a_source(
+    context: BrowserContext, site: str, broker: Mosquitto
+) -> None:
+    page = opened(context, site, broker)
+    page.evaluate("""() => {
+      window.receipts = [];
+      const source = () => new Promise((resolve) => { window.tell = resolve; });
+      const onReceipt = (receipt) => receipts.push(receipt.value);
+      void device.answerEachRound("heights", source, { sourceTimeout: 3600, onReceipt });
+    }""")
+    page.wait_for_function("Boolean(window.tell)")
+    for _ in range(2):
+        context.set_offline(True)
+        context.set_offline(False)
+        page.evaluate("dispatchEvent(new Event('online'))")
+    assert page.evaluate("receipts") == []
+    assert spent(page) == "0"
+    page.evaluate("tell(172)")
+    page.wait_for_function("receipts.length")
+    assert page.evaluate("receipts") == ["used"]
+
+
 def test_a_storage_that_is_full_stops_the_answer_and_nothing_is_sent(
     context: BrowserContext, site: str, broker: Mosquitto, reports: ReportsSeen
 ) -> None:

@@ -232,6 +232,19 @@ def test_a_directory_that_others_may_write_to_is_refused(ask: Ask, tmp_path: Pat
     assert "cannot hold the state" in ask("spent", status=1)[0]
 
 
+def test_no_link_in_a_directory_is_followed(ask: Ask, tmp_path: Path) -> None:
+    state, victim = tmp_path / "state", tmp_path / "victim"
+    ask("spent")
+    victim.write_text("precious", encoding="utf-8")
+    (state / "draft").symlink_to(victim)
+    assert ask(*answered(OPENS))[-1] == "answered"
+    (state / "lock").unlink()
+    (state / "lock").symlink_to(tmp_path / "made")
+    assert "cannot hold the state" in ask("spent", status=1)[0]
+    assert victim.read_text(encoding="utf-8") == "precious"
+    assert not (tmp_path / "made").exists()
+
+
 def test_a_record_is_synced_before_it_has_its_name_and_the_directory_after_it(lines: Path, tmp_path: Path) -> None:
     trace = need("strace")
     log = tmp_path / "calls"

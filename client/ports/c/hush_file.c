@@ -161,7 +161,7 @@ hush_status hush_file_open(hush_files *files, const char *path, hush_storage *st
         if (found.st_mode & (S_IWGRP | S_IWOTH)) { /* they could replace the ledger by one that has spent nothing */
             errno = EPERM;
         } else {
-            files->lock = openat(files->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+            files->lock = openat(files->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         }
     }
     if (files->lock < 0 || flock(files->lock, LOCK_EX | LOCK_NB) != 0) {

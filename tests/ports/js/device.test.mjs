@@ -233,8 +233,7 @@ test("a task in the cache that does not have the pinned digest is not used", asy
   storage.records.set("cache.daily", payloadOf({ ...DAILY, title: "Another" }));
   broker.isUp = false;
   const offline = await deviceAt(broker, { storage, at: { now: OPENS + DAY } });
-  await assert.rejects(offline.answer("daily", true, { timeout: 0.2 }), { status: "network" }).catch(() => {});
-  await assert.rejects(offline.answer("daily", true, { timeout: 0.2 }), { status: "no_task" });
+  await assert.rejects(offline.answer("daily", true, { timeout: 0.2 }), { status: "network", message: /no connection/ });
   await offline.close();
 });
 
@@ -424,6 +423,170 @@ test("a source is asked once in each round, and what it does decides nothing", a
     assert.deepEqual([receipts[0].status, receipts[0].round, broker.received.length], ["queued", 0, 1]);
     await device.close();
   }
+});
+
+/** Cut the connection; wait until the device has connected and subscribed again. */
+async function reconnected(broker, hasten = () => {}) {
+  const before = broker.subscriptions.length;
+  broker.lose();
+  await until(() => (hasten(), broker.subscriptions.length > before));
+}
+
+/** A device with a source that is asked, and that answers when it is told to. */
+async function deviceAsking({ broker = brokerWith(HEIGHTS), storage = memory(), ...options } = {}) {
+  const device = await deviceAt(broker, { storage }), receipts = [];
+  const asked = [];
+  const running = device.answerEachRound("heights", () => new Promise((resolve) => asked.push(resolve)), { sourceTimeout: 3600, onReceipt: (it) => receipts.push(it), ...options });
+  return { broker, storage, device, receipts, asked, running };
+}
+
+test("a source that is pending when the device is closed costs nothing, and is asked again", async () => {
+  const { broker, storage, device, receipts, asked, running } = await deviceAsking();
+  await until(() => asked.length === 1);
+  await device.close();
+  await running;
+  assert.deepEqual([receipts, stateOf(storage).spent()[0], broker.received], [[], 0n, []]);
+  const again = await deviceAsking({ broker, storage });
+  await until(() => again.asked.length === 1);
+  again.asked[0](172);
+  await until(() => again.receipts.length === 1);
+  assert.deepEqual([again.receipts[0].status, again.receipts[0].value], ["queued", "used"]);
+  await again.device.close();
+});
+
+test("a source that answers while the device is closed costs nothing", async () => {
+  const { storage, device, receipts, asked, running } = await deviceAsking();
+  await until(() => asked.length === 1);
+  asked[0](172);
+  await device.close();
+  await running;
+  assert.deepEqual([receipts, stateOf(storage).spent()[0]], [[], 0n]);
+});
+
+test("an event of the network, and a lost connection, do not end the time of a source", async (context) => {
+  const listeners = [];
+  globalThis.addEventListener = (name, listener) => name === "online" && listeners.push(listener);
+  context.after(() => delete globalThis.addEventListener);
+  const { broker, device, receipts, asked } = await deviceAsking();
+  await until(() => asked.length === 1);
+  for (let i = 0; i < 3; i++) await reconnected(broker, () => listeners.forEach((listener) => listener()));
+  assert.deepEqual([listeners.length, asked.length, receipts], [1, 1, []]);
+  asked[0](172);
+  await until(() => receipts.length === 1);
+  assert.deepEqual([receipts[0].status, receipts[0].value], ["queued", "used"]);
+  await device.close();
+});
+
+test("a source has the whole of its time, also beyond a minute, and then a value is missing", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  const turns = async () => { for (let i = 0; i < 200; i++) await new Promise((resolve) => setImmediate(resolve)); };
+  const { device, receipts, asked } = await deviceAsking({ sourceTimeout: 90000 });
+  await turns();
+  assert.equal(asked.length, 1);
+  for (let minute = 0; minute < 1499; minute++) context.mock.timers.tick(60000);
+  await turns();
+  assert.deepEqual(receipts, []);
+  context.mock.timers.tick(60000);
+  await turns();
+  assert.deepEqual([receipts.length, receipts[0].value], [1, "replaced"]);
+  const closing = device.close();
+  for (let i = 0; i < 5; i++) { await turns(); context.mock.timers.tick(60000); }
+  await closing;
+});
+
+for (const sourceTimeout of [-1, NaN, 7 * 86400 + 1, "x"]) test(`a sourceTimeout of ${sourceTimeout} is refused`, async () => {
+  const device = await deviceAt(brokerWith(HEIGHTS));
+  await assert.rejects(device.answerEachRound("heights", () => 172, { sourceTimeout }), { status: "argument", message: new RegExp(`sourceTimeout.*${sourceTimeout}`) });
+  await device.close();
+});
+
+// ---- callbacks of the program, and a storage that fails
+
+const THROWS = {
+  "an exception": () => { throw new Error("element is null"); },
+  "null": () => { throw null; },
+  "a promise that rejects": () => Promise.reject(new Error("element is null")),
+};
+for (const [kind, mistake] of Object.entries(THROWS)) test(`${kind} in a callback ends neither the connection nor the answers`, async () => {
+  const broker = brokerWith(DAILY), at = { now: OPENS }, receipts = [];
+  const device = await deviceAt(broker, { at, onChange: mistake });
+  void device.answerEachRound("daily", () => true, { sourceTimeout: 0, onReceipt: (it) => { receipts.push(it); return mistake(); } });
+  await until(() => broker.received.length === 1);
+  for (let i = 0; i < 3; i++) await reconnected(broker);
+  at.now += DAY;
+  broker.task({ ...DAILY, title: "Other" });
+  await until(() => receipts.some((it) => it.reason === "changed"));
+  broker.task(DAILY);
+  await until(() => new Set(broker.frames()).size === 2);
+  assert.deepEqual(receipts.filter((it) => it.status === "queued").map((it) => it.round), [0, 1]);
+  await device.close();
+});
+
+test("a source that rejects after its time is over disturbs nothing", async () => {
+  const broker = brokerWith(HEIGHTS), device = await deviceAt(broker), receipts = [];
+  let fail;
+  void device.answerEachRound("heights", () => new Promise((_, reject) => (fail = reject)), { sourceTimeout: 0.01, onReceipt: (it) => receipts.push(it) });
+  await until(() => receipts.length === 1);
+  fail(new Error("late"));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(receipts[0].value, "replaced");
+  await device.close();
+});
+
+test("while the storage fails nothing is asked, the device says why, and it goes on once the storage works", async () => {
+  const broker = brokerWith(HEIGHTS), storage = memory(), device = await deviceAt(broker, { storage }), receipts = [];
+  storage.fail = "the disk is full";
+  let asked = 0;
+  void device.answerEachRound("heights", () => (asked++, 172), { sourceTimeout: 0, onReceipt: (it) => receipts.push(it) });
+  await until(() => device.trouble);
+  assert.match(device.trouble, /the disk is full/);
+  assert.deepEqual([asked, receipts], [0, []]);
+  storage.fail = null;
+  await until(() => broker.received.length === 1);
+  assert.deepEqual([device.trouble, asked, receipts.length, receipts[0].value], ["", 1, 1, "used"]);
+  await device.close();
+});
+
+test("a device whose storage fails at its end is closed all the same", async () => {
+  const broker = brokerWith(HEIGHTS), storage = memory(), device = await deviceAt(broker, { storage });
+  storage.update = () => Promise.reject(new hush.HushError("storage", "the disk is full"));
+  await assert.rejects(device.close(), { status: "storage" });
+  assert.ok(storage.isClosed);
+});
+
+// ---- errors
+
+test("an error names its cause: no connection, or no task", async () => {
+  const broker = new Broker(), silent = await deviceAt(broker, { socketTo: () => () => new Promise(() => {}) });
+  await assert.rejects(silent.answer("heights", 172, { timeout: 0.05 }), { status: "network", message: /no connection to ws:\/\/broker/ });
+  await silent.close();
+  await assert.rejects(silent.task("heights"), { status: "network", message: /closed/ });
+  const device = await deviceAt(broker);
+  await assert.rejects(device.answer("heights", 172, { timeout: 0.05 }), { status: "no_task", message: /heights/ });
+  broker.isUp = false;
+  broker.lose();
+  await until(() => device.trouble);
+  await assert.rejects(device.answer("heights", 172, { timeout: 0.05 }), { status: "network" });
+  await device.close();
+});
+
+const EVENTS = {
+  "an error and a close": (socket) => { socket.onerror(); socket.onclose(); },
+  "an error alone": (socket) => socket.onerror(),
+  "a close alone": (socket) => socket.onclose(),
+};
+for (const [kind, events] of Object.entries(EVENTS)) test(`a WebSocket that does not open is no connection: ${kind}`, async (context) => {
+  const before = globalThis.WebSocket;
+  globalThis.WebSocket = class { constructor() { setTimeout(() => events(this)); } };
+  context.after(() => (globalThis.WebSocket = before));
+  const device = await new hush.Device({ url: "ws://broker", storage: memory(), device: "d1" }).open();
+  await until(() => device.trouble);
+  await assert.rejects(device.answer("heights", 172, { timeout: 0.05 }), { status: "network", message: /no connection; check the address/ });
+  await device.close();
+});
+
+test("an address that a page cannot reach is refused at once", () => {
+  assert.throws(() => hush.webSocketTo("mqtt://broker"), { status: "argument", message: /mqtt:.*ws:/ });
 });
 
 /** A device with many tasks, and how many steps it has taken on its storage. */

@@ -108,6 +108,70 @@ test("a write that fails leaves the old record, and the storage answers no more 
   await again.close();
 });
 
+for (const mode of [0o777, 0o770, 0o702]) test(`a directory of mode ${mode.toString(8)}, which others may write to, is refused`, async () => {
+  const directory = join(place(), "state");
+  fs.mkdirSync(directory);
+  fs.chmodSync(directory, mode);
+  await assert.rejects(openDirectory(directory), { status: "storage", message: /other users may write.*chmod 700/ });
+  fs.chmodSync(directory, 0o755);
+  await (await openDirectory(directory)).close();
+});
+
+test("a directory below one that everybody may write to is refused, unless that has a sticky bit", async () => {
+  const above = place(), directory = join(above, "state");
+  fs.chmodSync(above, 0o777);
+  await assert.rejects(openDirectory(directory), { status: "storage", message: /every user may write/ });
+  fs.chmodSync(above, 0o1777);
+  await (await openDirectory(directory)).close();
+});
+
+/** A directory, and a file elsewhere that a link in the directory names. */
+function linked(name) {
+  const directory = place(), victim = join(place(), "victim");
+  fs.writeFileSync(victim, "precious");
+  fs.symlinkSync(victim, join(directory, name));
+  return { directory, isUntouched: () => fs.readFileSync(victim, "utf8") === "precious" };
+}
+
+test("a link where a draft is written is not followed", async () => {
+  const { directory, isUntouched } = linked("other");
+  const storage = await openDirectory(directory);
+  fs.renameSync(join(directory, "other"), join(directory, "task.a.record.part"));
+  await put(storage, "task.a", "1");
+  assert.ok(isUntouched());
+  await storage.close();
+  const again = await openDirectory(directory);
+  assert.deepEqual(await read(again), { "task.a": "1" });
+  await again.close();
+});
+
+test("a link in place of a record is replaced and not followed, and one at the start is refused", async () => {
+  const { directory, isUntouched } = linked("other"), storage = await openDirectory(directory);
+  fs.renameSync(join(directory, "other"), join(directory, "task.a.record"));
+  await put(storage, "task.a", "1");
+  await storage.close();
+  assert.ok(isUntouched());
+  const { directory: second, isUntouched: stillUntouched } = linked("task.a.record");
+  await assert.rejects(openDirectory(second), { status: "storage" });
+  assert.ok(stillUntouched());
+});
+
+test("a link in place of the lock is not followed at its end", async () => {
+  const { directory, isUntouched } = linked("other"), storage = await openDirectory(directory);
+  fs.rmSync(join(directory, "lock.1"));
+  fs.renameSync(join(directory, "other"), join(directory, "lock.1"));
+  await storage.close();
+  assert.ok(isUntouched());
+});
+
+test("a link in place of a lock, and one to nowhere, lead to no other file", async () => {
+  const { directory, isUntouched } = linked("lock.1"), elsewhere = join(place(), "made");
+  fs.symlinkSync(elsewhere, join(directory, "lock.2"));
+  await openDirectory(directory).then((storage) => storage.close(), (error) => assert.equal(error.status, "storage"));
+  assert.ok(isUntouched());
+  assert.equal(fs.existsSync(elsewhere), false);
+});
+
 test("a directory that cannot be made is a HushError", async () => {
   await assert.rejects(openDirectory("/dev/null/here"), { status: "storage" });
   const file = join(place(), "file");

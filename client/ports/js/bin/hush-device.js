@@ -1,17 +1,20 @@
 #!/usr/bin/env node
 // A device that answers tasks in all their rounds, over MQTT, with its state in a directory.
-import { readFileSync } from "node:fs";
+import { readFileSync, readSync } from "node:fs";
 import { Device, openDirectory } from "../src/node.js";
 
-const HELP = `Usage: hush-device URL --device NAME --state DIRECTORY --value VALUE [option …]
+const HELP = `Usage: hush-device URL --device NAME --state DIRECTORY --value-file FILE [option …]
 
 Answers every task that the broker publishes, once in each round, until it is stopped.
 
-  URL                  mqtt://host, mqtts://host, ws://host:port or wss://…, perhaps with user:password@
+  URL                  mqtt://host, mqtts://host, ws://host:port or wss://…, perhaps with user:password@; or in HUSH_BROKER
+  --user NAME          user name on the broker, if the address has none
+  --password-file FILE a file whose first line is the password, so that no process list shows it
   --device NAME        its name; letters, digits and . _ @ : -
-  --state DIRECTORY    what it has spent, and what is not sent yet; do not delete it
-  --value VALUE        the private value; or
-  --value-file FILE    a file whose content is read for each answer; missing or empty: no value
+  --state DIRECTORY    what it has spent, and what is not sent yet; do not delete it; or in HUSH_STATE
+  --value-file FILE    a file with the private value, read for each answer; missing or empty: no value; or
+  --value -            a line of standard input is the private value; or
+  --value VALUE        the private value itself; every user of the machine can read it in the process list
   --task ID            answer this task only; may be there more than once, or have several ids with commas
   --once               answer the open round, wait for the broker, and end
   --max-epsilon E      most that one task may cost (4)
@@ -47,13 +50,37 @@ function fail(message) {
   process.exit(2);
 }
 
+/** The first line of standard input; empty at its end. */
+function readLine() {
+  const bytes = [], byte = Buffer.alloc(1);
+  try {
+    while (bytes.length < 1 << 20 && readSync(0, byte) && byte[0] !== 10) bytes.push(byte[0]);
+  } catch {
+    // no standard input: no value
+  }
+  return Buffer.from(bytes).toString().trim();
+}
+
+/** The first line of a file. */
+function readPassword(file) {
+  try {
+    return readFileSync(file, "utf8").split(/\r?\n/)[0];
+  } catch (error) {
+    return fail(`--password-file: ${file} cannot be read (${error.code}); name a file`);
+  }
+}
+
 const { options, rest } = readArguments(process.argv.slice(2));
 if (options.help) {
   console.log(HELP);
   process.exit(0);
 }
+options.state ??= process.env.HUSH_STATE;
+if (!rest.length && process.env.HUSH_BROKER) rest.push(process.env.HUSH_BROKER);
 for (const name of ["device", "state"]) if (!options[name]) fail(`--${name} is missing`);
-if (rest.length !== 1) fail("give the address of one broker, for example mqtt://localhost");
+if (rest.length !== 1) fail("give the address of one broker, for example mqtt://localhost, or set HUSH_BROKER");
+if (options["password-file"] && !options.user && !/^[a-z]+:\/\/[^/@]+@/.test(rest[0])) fail("--password-file needs a user; give --user NAME");
+if (options.value === "-") options.value = readLine();
 if (options.once && !options.task.length) fail("--once needs --task");
 
 const seconds = (name, missing) => {
@@ -64,7 +91,7 @@ const seconds = (name, missing) => {
 
 /** The value as text; null where there is none. */
 function readValue() {
-  if (options.value !== undefined) return options.value;
+  if (options.value !== undefined) return options.value || null;
   try {
     return readFileSync(options["value-file"], "utf8").replace(/\r?\n$/, "") || null;
   } catch {
@@ -75,8 +102,13 @@ function readValue() {
 const say = (receipt) => console.log(JSON.stringify(receipt));
 let device;
 try {
+  const storage = await openDirectory(options.state), { update } = storage;
+  storage.update = (step) => update(step).catch((error) => { // a restart reads the directory again
+    if (error.status === "storage") fail(error.message);
+    throw error;
+  });
   device = new Device({
-    url: rest[0], device: options.device, storage: await openDirectory(options.state), maxEpsilon: options["max-epsilon"],
+    url: rest[0], device: options.device, storage, username: options.user, password: options["password-file"] && readPassword(options["password-file"]), maxEpsilon: options["max-epsilon"],
     lifetime: options.lifetime, total: options.total, sticky: options.sticky === true, spread: seconds("spread", 1),
     keep: options.keep === undefined ? undefined : seconds("keep"), tls: options.ca && { ca: readFileSync(options.ca) },
     onChange: changed,
@@ -100,7 +132,7 @@ function follow(id) {
   device.answerEachRound(id, readValue, { onReceipt: say, sourceTimeout: 0 }).catch((error) => fail(error.message));
 }
 
-for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => device.close().then(() => process.exit(0)));
+for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => device.close().finally(() => process.exit(0)));
 if (options.once) {
   let isSent = true;
   for (const id of options.task) {

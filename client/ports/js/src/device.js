@@ -1,7 +1,7 @@
 // A device: it knows the tasks of a broker, answers each round at most once, and sends the same bytes until the broker
 // has acknowledged them. Charge and report are stored together, before the first byte leaves.
 import { checkType, reportedText } from "./answer.js";
-import { connect, webSocketTo } from "./mqtt.js";
+import { connect, notify, webSocketTo } from "./mqtt.js";
 import { HushError, below, decimalFraction, decimalText, hex, need, systemRandom, unhex } from "./numbers.js";
 import { KEEP_SECONDS, RECALL_EVERY, isRecalled, readRecall, recallDelay, recallTopic } from "./recall.js";
 import { State, bodyOf, fractionOf, statement } from "./state.js";
@@ -17,20 +17,12 @@ function readUrl(url) {
   return { address: parsed.href, username, password };
 }
 
-/**
- * One device with its connection and its storage.
- *
- * Options: `url` of the broker, and `storage` (openIndexedDB, or openDirectory in node); `device`, its name; `username`
- * and `password`; the limits `maxEpsilon`, `lifetime` (both "4") and `total` (null), exact decimal texts; `sticky`,
- * whether to answer tasks whose answers show when a value changes; `spread`, most seconds until a report is sent (1);
- * `keep`, seconds for which a report is kept after the acknowledgement (a week); `onChange`, called after each change of
- * `connected`, `trouble`, `waiting` or the tasks.
- */
+/** One device with its connection and its storage. index.d.ts has its options, and what its methods promise. */
 export class Device {
-  #options; #storage; #open; #login; #sender; #place; #limits;
+  #options; #storage; #open; #address; #login; #sender; #place; #limits;
   #connection = null; #tasks = new Map(); #wanted = new Set(); #forbidden = new Set(); #listeners = new Set();
   #inFlight = new Set(); #acknowledged = new Map(); #resent = new Map(); #recalls = new Map(); #kept = new Set();
-  #parsed = new Map(); #unacknowledged = new Set();
+  #parsed = new Map(); #unacknowledged = new Set(); #asked = new Set(); #unconnected = null; #unstored = null;
   #version = 0; #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
 
   constructor({ url, storage, device, username, password, socketTo = webSocketTo, maxEpsilon = "4", lifetime = "4", total = null,
@@ -47,18 +39,15 @@ export class Device {
     this.#options = { name: device ?? this.#sender, spread, keep, recallEvery, random, clock, onChange };
     this.#limits = Object.freeze({ maxEpsilon, lifetime, total, sticky });
     this.#storage = storage;
+    this.#address = address;
     this.#open = socketTo(address);
     this.#place = `${address} ${this.#sender}`;
   }
 
-  /** Whether there is a connection. */
   get connected() { return this.#connection !== null; }
-  /** Why there is no connection; empty while there is one, and before the first attempt has ended. */
-  trouble = "";
-  /** How many reports the broker has not acknowledged. */
+  get trouble() { return (this.#unstored ?? this.#unconnected)?.message ?? ""; }
   waiting = 0;
 
-  /** Check the storage and start to connect. Rejects with a HushError "storage" before anything is asked. */
   async open() {
     await this.#update((state) => this.#learn(state));
     this.#running = this.#stayConnected();
@@ -66,17 +55,20 @@ export class Device {
     return this;
   }
 
-  /** Store what was acknowledged, and disconnect. Reports that wait are sent after the next start. */
   async close() {
     if (this.#closed) return;
     this.#closed = true;
     globalThis.removeEventListener?.("online", this.#retry);
     this.#connection?.close("this device is closed");
+    for (const stop of this.#asked) stop();
     this.#retry();
     await this.#running;
-    await this.#writeAcknowledged();
-    for (const timer of [this.#timer, ...[...this.#recalls.values()].map((it) => it.timer)]) clearTimeout(timer);
-    await this.#storage.close();
+    try {
+      await this.#writeAcknowledged();
+    } finally {
+      for (const timer of [this.#timer, ...[...this.#recalls.values()].map((it) => it.timer)]) clearTimeout(timer);
+      await this.#storage.close();
+    }
   }
 
   #retry = () => {
@@ -100,14 +92,14 @@ export class Device {
   #now() { return Math.floor(this.#options.clock()); }
   #changed() {
     this.#version++;
-    this.#options.onChange(this);
+    notify(this.#options.onChange, this);
     for (const listener of [...this.#listeners]) listener();
   }
 
   /** Run a step on the state inside one transaction; the result is durable before this resolves. */
   async #update(step) {
     let result;
-    await this.#storage.update((records) => {
+    await this.#store((records) => {
       const state = new State(records, this.#parsed), about = { now: this.#now(), keep: this.#options.keep };
       state.expire(about);
       result = step(state, records);
@@ -121,6 +113,21 @@ export class Device {
     return result;
   }
 
+  /** Run a step on the storage; `trouble` says that it fails, until it works again. */
+  async #store(step) {
+    let failure = null;
+    try {
+      await this.#storage.update(step);
+    } catch (error) {
+      if (error?.status === "storage") failure = error;
+      throw error;
+    } finally {
+      const before = this.trouble;
+      this.#unstored = failure;
+      if (this.trouble !== before) this.#changed();
+    }
+  }
+
   // ---- the connection
 
   async #stayConnected() {
@@ -130,7 +137,7 @@ export class Device {
         const onMessage = (topic, payload) => this.#receive(topic, payload);
         this.#connection = await connect(this.#open, { onMessage, name: this.#options.name, ...this.#login });
         if (this.#closed) this.#connection.close("this device is closed");
-        this.trouble = "";
+        this.#unconnected = null;
         await this.#subscribeAll();
         this.#changed();
         this.#pump();
@@ -140,7 +147,7 @@ export class Device {
         this.#connection = null;
         this.#inFlight.clear();
         for (const known of this.#tasks.values()) known.isDelivered = false;
-        this.trouble = this.#closed ? "" : error.message;
+        this.#unconnected = this.#closed ? null : error;
         this.#changed();
         if (Date.now() - began > STEADY_MS) pause = 500;
       }
@@ -198,7 +205,6 @@ export class Device {
     if (this.#connection) void this.#subscribe(topic);
   }
 
-  /** Subscribe to all tasks: `tasks` then has them, and `onChange` is called for each. */
   watchAll() {
     this.#want(`${TASKS}+`);
   }
@@ -208,10 +214,6 @@ export class Device {
     return [...this.#tasks.values()].map((it) => it.task).filter((task) => task !== null);
   }
 
-  /**
-   * The task published under an id, as the broker has sent it over this connection; without a connection, as it was when
-   * this device admitted it. Rejects with a HushError: "malformed", "task", "epsilon", "forbidden" or "no_task".
-   */
   async task(id, { timeout = 30 } = {}) {
     if (!this.#wanted.has(`${TASKS}+`)) this.#want(TASKS + id);
     const end = Date.now() + 1000 * timeout;
@@ -221,17 +223,25 @@ export class Device {
         if (known.error) throw known.error;
         if (known.task) return known.task;
       }
-      if (!known && !this.connected && this.trouble) await this.#loadCached(id);
+      if (!known && !this.connected && this.#unconnected) await this.#loadCached(id);
       if (this.#tasks.get(id) !== known) continue;
       need(!this.#forbidden.has(topic), "forbidden", "the broker forbids this device to read the task");
-      need(Date.now() < end && !this.#closed, "no_task", this.trouble || `no task ${id} is published`);
+      if (Date.now() >= end || this.#closed) throw this.#missing(id);
       await this.#change(end - Date.now());
     }
   }
 
+  /** Why a task is not there. */
+  #missing(id) {
+    const lost = (why) => new HushError("network", why);
+    if (this.#closed) return lost("this device is closed");
+    if (!this.connected) return this.#unconnected ?? lost(`no connection to ${this.#address} yet; give it more time`);
+    return new HushError("no_task", `no task ${id} is published`);
+  }
+
   async #loadCached(id) {
     let payload = null;
-    await this.#storage.update((records) => {
+    await this.#store((records) => {
       const found = records.get(CACHE + id), record = new State(records, this.#parsed).tasks.get(id);
       payload = found && record && this.#read(id, found).task && hex(this.#read(id, found).task.digest) === record.digest ? found : null;
       return [];
@@ -259,20 +269,11 @@ export class Device {
 
   // ---- answers
 
-  /** What an answer would be, before any value is asked for; an admitted task is pinned. A receipt, as of `answer`. */
   async admit(id, { timeout = 30, epsilon = null } = {}) {
     const task = await this.task(id, { timeout });
     return this.#decided(task, (state) => state.admit(task, { now: this.#now(), limits: this.#limits, epsilon }));
   }
 
-  /**
-   * Answer the open round of a task, at most once.
-   *
-   * Returns a receipt; it is durable then. `status` is "sent", "queued" (it is sent later, also after a restart),
-   * "answered" (this round was answered before; nothing was drawn) or "refused", with a `reason`. Waits at most
-   * `timeout` seconds for the task and for the broker. Rejects with a TypeError for a value of a wrong type, and with
-   * a HushError if the task cannot be had, or the storage fails: then nothing was charged or sent.
-   */
   async answer(id, value, { timeout = 30, epsilon = null, due = null } = {}) {
     const end = Date.now() + 1000 * timeout, task = await this.task(id, { timeout });
     checkType(task, value);
@@ -331,7 +332,6 @@ export class Device {
     return found;
   }
 
-  /** Wait until the broker has acknowledged everything; whether it has. */
   async flush({ timeout = 30 } = {}) {
     const end = Date.now() + 1000 * timeout;
     for (;;) {
@@ -343,62 +343,72 @@ export class Device {
     }
   }
 
-  /**
-   * Answer a task from `source`, a function that gives a value or a promise of one, once in each round that is open,
-   * until the device is closed. The source is asked for at most `sourceTimeout` seconds; what it does, and
-   * how long it takes, decides neither whether nor when the report is sent. `onReceipt` gets each receipt.
-   */
   async answerEachRound(id, source, { sourceTimeout = 10, onReceipt = () => {} } = {}) {
-    for (let told = ""; !this.#closed; ) {
+    need(sourceTimeout >= 0 && sourceTimeout <= KEEP_SECONDS, "argument", `sourceTimeout is not from 0 to ${KEEP_SECONDS} seconds, got ${sourceTimeout}`);
+    for (let told = "", pause = 1000; !this.#closed; ) {
       const seen = this.#version;
-      let task = null, known = null, isSettled = true;
+      let task = null, known = null, isSettled = true, wait = NAP_MS;
       try {
         task = await this.task(id, { timeout: 60 });
         known = this.#tasks.get(id);
         const open = await this.admit(id, { timeout: 60 });
         if (open.status === "open") await this.#answerFrom(task, source, sourceTimeout, onReceipt);
         const refusal = open.status === "refused" ? `${open.reason} ${hex(task.digest)}` : "";
-        if (refusal && refusal !== told) onReceipt(open);
+        if (refusal && refusal !== told) notify(onReceipt, open);
         told = refusal;
         isSettled = open.reason !== "full";
+        wait = untilNextRound(task, this.#now());
+        pause = 1000;
       } catch (error) {
-        if (error.status === "storage") throw error;
+        if (error?.status === "storage") {
+          await this.#sleep(pause);
+          pause = Math.min(2 * pause, NAP_MS);
+          continue;
+        }
         isSettled = false; // the next payload or connection may be right
       }
       if (this.#closed) break;
       const isOther = () => this.#tasks.get(id) !== known;
-      await this.#change(untilNextRound(task, this.#now()), seen, isSettled ? isOther : undefined);
+      await this.#change(wait, seen, isSettled ? isOther : undefined);
     }
   }
 
   async #answerFrom(task, source, sourceTimeout, onReceipt) {
+    if (this.#closed) return;
     const now = this.#now(), patience = this.#half(task, now, sourceTimeout), due = now + patience + this.#delay(task, now);
     const value = await this.#ask(task, source, patience);
-    onReceipt(await this.answer(task.id, value, { timeout: 0, due }));
+    await this.task(task.id); // the connection may have been lost meanwhile
+    if (this.#closed) return;
+    notify(onReceipt, await this.answer(task.id, value, { timeout: 0, due }));
   }
 
   #half(task, now, seconds) {
     return Math.min(1000 * seconds, task.closes === undefined ? Infinity : Math.max(0, (task.closes - now) / 2));
   }
 
+  /** The value of a source, null if it has none in time. Nothing shortens the time but the end of the device. */
   async #ask(task, source, ms) {
+    let stop;
+    const isOver = new Promise((resolve) => (stop = () => resolve(null))), timer = setTimeout(stop, ms);
+    this.#asked.add(stop);
     try {
-      const value = await Promise.race([Promise.resolve().then(source), this.#sleep(ms).then(() => null)]);
+      const value = await Promise.race([Promise.resolve().then(source), isOver]);
       checkType(task, value);
       return value;
     } catch {
       return null; // a source that fails is a missing value
+    } finally {
+      clearTimeout(timer);
+      this.#asked.delete(stop);
     }
   }
 
-  /** What this device has spent, and what it keeps. */
   async ledger() {
     let result;
     await this.#update((state) => { result = statement(state, this.#limits); });
     return result;
   }
 
-  /** Admit another task under an id for which nothing was charged. */
   async forget(id) {
     await this.#update((state) => {
       state.forget(id);
@@ -428,9 +438,8 @@ export class Device {
         this.#pumpAgain = false;
         await this.#sendDue();
       }
-    } catch (error) {
-      this.trouble = error.message;
-      this.#changed();
+    } catch {
+      // `trouble` says why; the next answer or connection tries again
     } finally {
       this.#pumping = false;
     }

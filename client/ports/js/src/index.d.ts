@@ -127,6 +127,7 @@ export interface Storage {
 export declare function openIndexedDB(name?: string): Promise<Storage>;
 export declare function persist(): Promise<boolean>;
 
+/** Of the limits, `maxEpsilon` and `lifetime` are "4" unless they are given, and `total` is null: no such limit. */
 export interface DeviceOptions extends Limits {
   /** Of the broker: ws:// or wss://, in node also mqtt:// and mqtts://, perhaps with user and password. */
   url: string;
@@ -137,11 +138,12 @@ export interface DeviceOptions extends Limits {
   password?: string;
   /** Whether to answer tasks whose answers show when the value changes. */
   sticky?: boolean;
-  /** Most seconds of the random delay before a report is sent. */
+  /** Most seconds of the random delay before a report is sent (1). */
   spread?: number;
   /** Seconds for which a report is kept after the broker's acknowledgement, at most a week. */
   keep?: number;
   recallEvery?: number;
+  /** Called after each change of `connected`, `trouble`, `waiting` or the tasks. An exception in it ends nothing. */
   onChange?(device: Device): void;
   socketTo?(url: string): OpenSocket;
   random?: Random;
@@ -175,20 +177,44 @@ export interface Statement {
 export declare class Device {
   constructor(options: DeviceOptions);
   readonly connected: boolean;
-  /** Why there is no connection; empty while there is one. */
-  trouble: string;
+  /** Why nothing can be stored, or why there is no connection; else empty. */
+  readonly trouble: string;
   /** How many reports the broker has not acknowledged. */
   waiting: number;
   /** The tasks that are known now. */
   readonly tasks: Task[];
+  /** Check the storage and start to connect. Rejects with a HushError "storage" before anything is asked. */
   open(): Promise<this>;
+  /** Store what was acknowledged, and disconnect. Reports that wait are sent after the next start. */
   close(): Promise<void>;
+  /** Subscribe to all tasks: `tasks` then has them, and `onChange` is called for each. */
   watchAll(): void;
+  /**
+   * The task published under an id, as the broker has sent it over this connection; without a connection, as it was when
+   * this device admitted it. Rejects with a HushError: "malformed", "task", "epsilon", "forbidden", "no_task", or "network"
+   * if there is no connection.
+   */
   task(id: string, options?: { timeout?: number }): Promise<Task>;
+  /** What an answer would be, before any value is asked for; an admitted task is pinned. A receipt, as of `answer`. */
   admit(id: string, options?: { timeout?: number; epsilon?: string | null }): Promise<Receipt>;
+  /**
+   * Answer the open round of a task, at most once. The receipt is durable when this resolves. Waits at most `timeout`
+   * seconds for the task and for the broker. Rejects with a TypeError for a value of a wrong type, and with a HushError if
+   * the task cannot be had, or the storage fails: then nothing was charged or sent.
+   */
   answer(id: string, value: Value, options?: { timeout?: number; epsilon?: string | null }): Promise<Receipt>;
+  /**
+   * Answer a task from `source`, a function that gives a value or a promise of one, once in each round that is open.
+   * Resolves when the device is closed. The source is asked for at most `sourceTimeout` seconds (10); what it does, and how
+   * long it takes, decides neither whether nor when the report is sent. A source that has not answered when the device is
+   * closed costs nothing, and is asked again. `onReceipt` gets each receipt; an exception in it ends nothing. While the
+   * storage fails, nothing is asked or answered, `trouble` says why, and it is tried again.
+   */
   answerEachRound(id: string, source: () => Value | Promise<Value>, options?: { sourceTimeout?: number; onReceipt?(receipt: Receipt): void }): Promise<void>;
+  /** Wait until the broker has acknowledged everything; whether it has. */
   flush(options?: { timeout?: number }): Promise<boolean>;
+  /** What this device has spent, and what it keeps. */
   ledger(): Promise<Statement>;
+  /** Admit another task under an id for which nothing was charged. */
   forget(id: string): Promise<void>;
 }

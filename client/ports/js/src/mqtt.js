@@ -32,6 +32,15 @@ function packet(first, ...parts) {
   return out;
 }
 
+/** Call a function of the program. Its mistakes end nothing here; they are not reported, for they may contain a value. */
+export function notify(callback, ...words) {
+  try {
+    Promise.resolve(callback(...words)).catch(() => {});
+  } catch {
+    // as above
+  }
+}
+
 /** One connection. `closed` is a promise of the HushError "network" that ended it. */
 class Connection {
   constructor(onMessage, keepAlive) {
@@ -125,7 +134,7 @@ class Connection {
     isRight(quality < 2 && body.length >= payload && (!quality || word(start) > 0));
     const topic = new TextDecoder("utf-8", { fatal: true }).decode(body.slice(2, start));
     isRight(topic && !/[+#\0]/.test(topic));
-    this.onMessage(topic, body.slice(payload), (flags & 1) === 1);
+    notify(this.onMessage, topic, body.slice(payload), (flags & 1) === 1);
     if (quality) this.send(packet(0x40, body.slice(start, start + 2)));
     return undefined;
   }
@@ -182,7 +191,7 @@ export async function connect(open, { onMessage, name = "hush", username, passwo
     connection.timer = setInterval(() => connection.check(), Math.min(5000, connection.keepAlive / 4));
     return connection;
   } catch (error) {
-    connection.close(error instanceof HushError ? error : `${error.message ?? error}`);
+    connection.close(error instanceof HushError ? error : `${error?.message ?? error}`);
     throw connection.error;
   } finally {
     clearTimeout(late);
@@ -191,18 +200,38 @@ export async function connect(open, { onMessage, name = "hush", username, passwo
 
 /** A socket over WebSocket, to "ws://host:port/path" or "wss://…". */
 export function webSocketTo(url) {
+  const { protocol } = new URL(url);
+  need(["ws:", "wss:"].includes(protocol), "argument", `the address begins with ${protocol}//; write ws:// or wss://, or in node import hush-ldp/node`);
   return ({ onData, onClose }) => new Promise((resolve, reject) => {
     need(globalThis.WebSocket, "argument", "this runtime has no WebSocket; use an address with mqtt:// or mqtts://");
-    const socket = new WebSocket(url, ["mqtt"]), failed = "no connection; check the address, and that the broker speaks MQTT over WebSocket";
-    socket.binaryType = "arraybuffer";
-    socket.onopen = () => resolve({
-      send: (bytes) => socket.readyState === 1 && socket.send(bytes),
-      close: () => socket.close(),
-    });
-    socket.onmessage = ({ data }) => (typeof data === "string" ? onClose("the broker sent text") : onData(new Uint8Array(data)));
-    socket.onclose = () => {
-      reject(new HushError("network", failed));
-      onClose("the connection was lost");
+    let isOpen = false, socket, why = "no connection; check the address, and that the broker speaks MQTT over WebSocket";
+    const onViolation = ({ effectiveDirective, blockedURI }) => {
+      if (effectiveDirective === "connect-src" && url.startsWith(blockedURI)) {
+        why = `the policy of this page (Content-Security-Policy) blocks ${url}; add the broker to its connect-src`;
+      }
     };
+    const forget = () => globalThis.removeEventListener?.("securitypolicyviolation", onViolation);
+    const end = () => {
+      forget();
+      reject(new HushError("network", why));
+      onClose(why);
+    };
+    globalThis.addEventListener?.("securitypolicyviolation", onViolation);
+    try {
+      socket = new WebSocket(url, ["mqtt"]);
+    } catch (error) { // a page with TLS may not open ws://
+      why = `no connection: ${error.message}`;
+      return end();
+    }
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => {
+      isOpen = true;
+      forget();
+      why = "the connection was lost";
+      resolve({ send: (bytes) => socket.readyState === 1 && socket.send(bytes), close: () => socket.close() });
+    };
+    socket.onmessage = ({ data }) => (typeof data === "string" ? onClose("the broker sent text") : onData(new Uint8Array(data)));
+    // A socket that the policy blocks has an error and no close, and the violation may come after it.
+    socket.onclose = socket.onerror = () => (isOpen ? end() : setTimeout(end));
   });
 }

@@ -8,5 +8,5 @@ export declare class Device extends AnyDevice {
 }
 /** A socket to mqtt://, mqtts://, ws:// or wss://. */
 export declare function socketTo(url: string, tls?: TlsOptions): OpenSocket;
-/** Rejects with a HushError "storage" if another process uses the directory, or it cannot be written. */
+/** Rejects with a HushError "storage" if another process uses the directory, others may write to it, or it cannot be written. */
 export declare function openDirectory(directory: string): Promise<Storage>;

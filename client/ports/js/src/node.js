@@ -2,7 +2,7 @@
 import * as fs from "node:fs";
 import { connect as connectTcp, isIP } from "node:net";
 import { hostname } from "node:os";
-import { join } from "node:path";
+import { dirname, join, resolve as absolute } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { webcrypto } from "node:crypto";
 import { Device as AnyDevice } from "./device.js";
@@ -50,9 +50,39 @@ const NAME = /^[a-z0-9][a-z0-9._-]{0,79}$/, LOCK = /^lock\.(\d{1,15})$/, ENDING 
 const STALE_MS = 60000, BEAT_MS = 10000;
 const failed = (error, directory) => new HushError("storage", `${directory} cannot be used: ${error.message}`);
 
+const { O_CREAT, O_EXCL, O_NOFOLLOW = 0, O_RDONLY, O_WRONLY } = fs.constants; // no such flag on Windows
+const NEW = O_WRONLY | O_CREAT | O_EXCL; // fails where something is, also a link
+
+/** Make a directory for the owner alone. Anyone who may write to it could replace the ledger by one that spent nothing. */
+function makePrivate(directory) {
+  fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+  if (process.platform === "win32") return;
+  need(!(fs.statSync(directory).mode & 0o022), "storage",
+    `other users may write to ${directory}, and so replace the ledger; name your own directory, or remove their permissions (chmod 700)`);
+  for (const path of [absolute(directory), fs.realpathSync(directory)]) {
+    for (let above = dirname(path), below = path; above !== below; below = above, above = dirname(above)) {
+      const { mode } = fs.statSync(above); // a sticky bit, as of /tmp, protects the files of others
+      need(!(mode & 0o002) || mode & 0o1000, "storage",
+        `every user may write to ${above}, and so replace the ledger in ${directory}; name a directory elsewhere, or remove that permission (chmod o-w ${above})`);
+    }
+  }
+}
+
+/** Read a file that is not a link. */
+function readFile(path) {
+  const file = fs.openSync(path, O_RDONLY | O_NOFOLLOW);
+  try {
+    return fs.readFileSync(file);
+  } finally {
+    fs.closeSync(file);
+  }
+}
+
 /** Write a file so that after a power cut there is the old one or the new one, whole. */
 function replaceFile(directory, name, bytes) {
-  const part = join(directory, `${name}.part`), file = fs.openSync(part, "w", 0o600);
+  const part = join(directory, `${name}.part`);
+  fs.rmSync(part, { force: true }); // of a write that was cut off
+  const file = fs.openSync(part, NEW, 0o600);
   try {
     for (let at = 0; at < bytes.length; ) at += fs.writeSync(file, bytes, at);
     fs.fsyncSync(file);
@@ -95,13 +125,13 @@ const me = () => ({ pid: process.pid, started: startOf(process.pid), boot: read(
 function isHeld(path) {
   let holder;
   try {
-    holder = JSON.parse(fs.readFileSync(path, "utf8"));
+    holder = JSON.parse(readFile(path).toString());
   } catch {
     holder = null; // it was killed while it wrote the lock, and had not begun
   }
   if (holder?.free) return false;
   const mine = me(), isHere = holder && ["boot", "namespace", "host"].every((name) => holder[name] === mine[name]);
-  if (!isHere) return Date.now() - fs.statSync(path).mtimeMs < STALE_MS;
+  if (!isHere) return Date.now() - fs.lstatSync(path).mtimeMs < STALE_MS;
   try {
     process.kill(holder.pid, 0);
   } catch (error) {
@@ -114,7 +144,7 @@ const HELD = new Set(); // of this process
 
 /**
  * Take the lock of a directory: the file "lock.N" with the highest N. It is never removed, only followed by N + 1, which
- * one process alone can make; so nobody removes the lock of another.
+ * one process alone can make; so nobody removes the lock of another. Returns its path and the open file.
  */
 function lock(directory) {
   const numbers = () => fs.readdirSync(directory).flatMap((name) => LOCK.exec(name)?.slice(1).map(Number) ?? []).sort((a, b) => a - b);
@@ -122,41 +152,44 @@ function lock(directory) {
   for (let tries = 0; tries < 100; tries++) {
     const last = numbers().at(-1) ?? 0, next = path(last + 1);
     need(!last || !isHeld(path(last)), "storage", `${directory} is used by another process; give each device its own directory`);
+    let file;
     try {
-      fs.writeFileSync(next, JSON.stringify(me()), { flag: "wx", mode: 0o600 });
+      file = fs.openSync(next, NEW, 0o600);
     } catch (error) {
       if (error.code === "EEXIST") continue;
       throw error;
     }
+    fs.writeSync(file, JSON.stringify(me()));
     if (numbers().at(-1) !== last + 1) {
+      fs.closeSync(file);
       fs.unlinkSync(next); // another has gone further meanwhile
       continue;
     }
     for (const older of numbers()) if (older <= last) fs.rmSync(path(older), { force: true });
     HELD.add(next);
-    return next;
+    return { path: next, file };
   }
   throw new HushError("storage", `${directory} cannot be locked`);
 }
 
 /**
  * Open a directory as a storage; it is made if it is missing. Rejects with a HushError "storage" if another process uses
- * it, or it cannot be written. Do not delete it: it records what the device has spent.
+ * it, others may write to it, or it cannot be written. Do not delete it: it records what the device has spent.
  */
 export async function openDirectory(directory) {
   let held, broken = null;
   const records = new Map();
   try {
-    fs.mkdirSync(directory, { recursive: true, mode: 0o700 });
+    makePrivate(directory);
     held = lock(directory);
     for (const name of fs.readdirSync(directory)) {
       if (name.endsWith(".part")) fs.rmSync(join(directory, name));
-      else if (name.endsWith(ENDING)) records.set(name.slice(0, -ENDING.length), new Uint8Array(fs.readFileSync(join(directory, name))));
+      else if (name.endsWith(ENDING)) records.set(name.slice(0, -ENDING.length), new Uint8Array(readFile(join(directory, name))));
     }
   } catch (error) {
     throw error instanceof HushError ? error : failed(error, directory);
   }
-  const beat = setInterval(() => fs.utimes(held, new Date(), new Date(), () => {}), BEAT_MS);
+  const beat = setInterval(() => fs.futimes(held.file, new Date(), new Date(), () => {}), BEAT_MS);
   beat.unref();
   const store = (name, bytes) => {
     need(NAME.test(name), "storage", `${name} is not the name of a record`);
@@ -180,9 +213,11 @@ export async function openDirectory(directory) {
       }
     },
     async close() {
-      if (!HELD.delete(held)) return;
+      if (!HELD.delete(held.path)) return;
       clearInterval(beat);
-      fs.writeFileSync(held, '{"free":true}');
+      fs.ftruncateSync(held.file);
+      fs.writeSync(held.file, '{"free":true}', 0);
+      fs.closeSync(held.file);
       broken = new HushError("storage", `${directory} is closed`);
     },
   };

@@ -161,7 +161,7 @@ function follow(device) {
       refuse(question, "closed");
     }
   }
-  if (device.trouble && !waiting.hidden) waiting.textContent = "There is no connection to the poll. Your phone tries again by itself.";
+  if (device.trouble && !device.connected && !waiting.hidden) waiting.textContent = "There is no connection to the poll. Your phone tries again by itself.";
 }
 
 async function start() {
