@@ -19,7 +19,7 @@ from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator.doctor.check_result import CheckResult, Verdict
 from hush_aggregator.doctor.store import check_store
-from hush_aggregator.store import Accepted, Limits, postgres
+from hush_aggregator.store import Accepted, BrokerMemory, Limits, postgres
 from hush_aggregator.store.postgres import PostgresStore
 from hush_aggregator.store.postgres_url import PostgresUrl
 from hush_common.errors import StoreError
@@ -176,19 +176,54 @@ def test_series_beyond_the_partitions_count_as_well_and_can_be_forgotten(
 
 
 def test_the_lease_has_one_holder_and_its_number_rises_with_each_new_one(postgres: StorePlace) -> None:
+    before = int(time.time())
     with store_of(postgres, "a") as one, store_of(postgres, "b") as two:
         assert one.lease() == ("", 0)
-        assert (one.take_lease(30), two.take_lease(30), one.take_lease(30)) == (1, None, 1)
-        assert two.lease() == ("a", 1)
+        first = one.take_lease(30)
+        assert first is not None
+        assert first >= before
+        assert (two.take_lease(30), one.take_lease(30)) == (None, first)
+        assert two.lease() == ("a", first)
         two.release_lease()  # not its own
-        assert one.lease() == ("a", 1)
+        assert one.lease() == ("a", first)
         one.release_lease()
-        assert (two.take_lease(0.05), two.lease()[1]) == (2, 2)
+        second = two.take_lease(0.05)
+        assert second is not None
+        assert (second > first, two.lease()[1]) == (True, second)
         time.sleep(0.1)
-        assert two.lease() == ("", 2)
-        assert two.take_lease(0.05) == 3  # it had ended: what was published under it may have been replaced
+        assert two.lease() == ("", second)
+        third = two.take_lease(0.05)  # it had ended: what was published under it may have been replaced
         time.sleep(0.1)
-        assert one.take_lease(30) == 4
+        fourth = one.take_lease(30)
+        assert third is not None
+        assert fourth is not None
+        assert second < third < fourth
+
+
+@pytest.mark.parametrize("ahead", [0, 10**6])
+def test_the_number_of_a_lease_rises_after_the_database_was_put_back(postgres: StorePlace, ahead: int) -> None:
+    """A schema that is restored has an earlier number; a clock that is set back gives one more than the last."""
+    with store_of(postgres, "a") as store:
+        published = store.take_lease(0)
+        assert published is not None
+        assert isinstance(postgres.address, PostgresUrl)
+        with postgres.address.connect() as there:
+            there.execute("UPDATE lease SET number = %s", (published + ahead if ahead else 3,))
+        wait_until(lambda: (store.take_lease(0) or 0) > published + ahead)
+
+
+def test_what_one_worker_hears_of_the_broker_every_worker_knows(postgres: StorePlace) -> None:
+    """Its session is its own; a clock that was ahead when it listened is not the latest word."""
+    now = int(time.time())
+    with store_of(postgres, "a") as one, store_of(postgres, "b") as two, store_of(postgres, "c") as third:
+        assert one.broker() == BrokerMemory()
+        two.recall([], BrokerMemory(session=True, started=now - 9000, alive=now - 500, dropped=2))
+        one.recall([], BrokerMemory(session=True, started=now - 400, alive=now - 5, dropped=7))
+        third.recall([], BrokerMemory(session=False, started=now + 8000, alive=now + 9000, dropped=1))
+        assert one.broker() == two.broker() == BrokerMemory(session=True, started=now - 400, alive=now - 5, dropped=7)
+        assert third.broker() == BrokerMemory(session=False, started=now - 400, alive=now - 5, dropped=7)
+        one.recall([], BrokerMemory(session=True))  # a broker that made a new session: nothing is known of it yet
+        assert two.broker().started == now - 9000
 
 
 @pytest.mark.long
@@ -340,7 +375,7 @@ def test_the_doctor_names_the_workers_that_run_and_those_that_do_not(postgres: S
         with store_of(postgres, "a"):
             store.take_lease(30)
             assert (said()["workers"].verdict, said()["service"].figures) == (Verdict.OK, {"running": True})
-            assert "workers a, b running; b publishes, under lease 1" in said()["workers"].detail
+            assert "workers a, b running; b publishes, under lease" in said()["workers"].detail
         away = said()["workers"]
         assert (away.verdict, away.figures["away"]) == (Verdict.WARNING, 1)
         assert away.detail.endswith("not running: worker a")

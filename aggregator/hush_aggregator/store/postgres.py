@@ -639,7 +639,8 @@ class PostgresStore(PostgresEditor):
     def take_lease(self, seconds: float) -> int | None:
         """Take or renew the lease of the worker that publishes; return its number, None if another one has it.
 
-        The number rises each time that the lease is taken by another worker, or after it had ended.
+        The number rises each time that the lease is taken by another worker, or after it had ended. It is the time, in
+        seconds since 1970, or one more than the last if that is larger.
         """
         with self._reading() as run:
             values = {"worker": self._worker, "seconds": seconds}
@@ -952,9 +953,11 @@ SELECT name, EXISTS (
     AND classid::bigint = (key >> 32) & 4294967295 AND objid::bigint = key & 4294967295)
 FROM (SELECT name, hashtextextended(%s || name, 0) AS key FROM worker WHERE name <> '') AS known ORDER BY name
 """
+# a new number is at least the time, and so rises also where the database was put back from a backup
 _TAKE_LEASE = """
 UPDATE lease SET holder = %(worker)s, expires = clock_timestamp() + make_interval(secs => %(seconds)s),
-    number = number + CASE WHEN holder = %(worker)s AND expires > clock_timestamp() THEN 0 ELSE 1 END
+    number = CASE WHEN holder = %(worker)s AND expires > clock_timestamp() THEN number
+        ELSE greatest(number + 1, extract(epoch FROM clock_timestamp())::bigint) END
 WHERE holder = %(worker)s OR expires <= clock_timestamp() RETURNING number
 """
 _ADD_SERIES = """
