@@ -41,7 +41,7 @@ from hush_aggregator.store_thread import StoreThread
 from hush_aggregator.tasks import KnownTasks, NoRoomError
 from hush_aggregator.workers import LeaseKeeper, LeaseLostError, SharedSession, WorkerGroup, drain
 from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
-from hush_common.errors import BrokerError, HushError, LoginRefusedError, StoreError, TaskError
+from hush_common.errors import BrokerError, FeatureMissingError, HushError, LoginRefusedError, StoreError, TaskError
 from hush_common.task import Task
 from hush_common.topics import (
     ALL_REPORTS,
@@ -469,7 +469,8 @@ class Aggregator:
                 finally:
                     noting.cancel()
         except BrokerError as error:
-            if self._intake_is_open.is_set() and not self._control.connections:
+            is_refused = self._intake_is_open.is_set() and not self._control.connections
+            if is_refused and not isinstance(error, FeatureMissingError):
                 self._refusals += 1
                 if self._refusals > _ATTEMPTS:
                     self._use_one(f"refuses a second connection ({error.message})")

@@ -11,7 +11,8 @@
     ├── BrokerError          the broker is unreachable, refuses, or is lost
     │   ├── LoginRefusedError          it refuses this user
     │   ├── SubscriptionRefusedError   it refuses a topic
-    │   └── ProtocolRefusedError       it does not support this version of MQTT
+    │   ├── ProtocolRefusedError       it does not support this version of MQTT
+    │   └── FeatureMissingError        it has no retained messages, no QoS 1 or no last will
     └── MissingExtraError    a part of hush that is not installed, also an ImportError
 
 Each message is one line that says what is wrong and what to do, whatever the names in it contain. No error exists for a
@@ -140,6 +141,10 @@ class ProtocolRefusedError(BrokerError):
     def __init__(self, url: str, message: str, *, said: bool) -> None:
         super().__init__(url, message)
         self.said = said
+
+
+class FeatureMissingError(BrokerError):
+    """The broker does not have what hush needs: retained messages, QoS 1 or a last will."""
 
 
 class MissingExtraError(HushError, ImportError):

@@ -63,7 +63,7 @@ async def test_whoever_waits_for_an_acknowledgement_is_told_at_once_that_the_con
         connect(BrokerUrl.parse(broker.url), OPTIONS) as connection,
     ):
         async with asyncio.timeout(60):
-            with pytest.raises(BrokerError, match="the connection is lost; unacknowledged messages"):
+            with pytest.raises(BrokerError, match="the connection is lost; the broker may not have"):
                 await connection.publish("a", b"1")
         for call in (connection.publish("a", b"2"), connection.subscribe("a"), connection.deliveries(1)):
             with pytest.raises(BrokerError, match="the connection is lost"):

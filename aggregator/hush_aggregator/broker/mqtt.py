@@ -6,13 +6,19 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from secrets import token_hex
 
 from hush_aggregator.broker.session import BATCH_LIMIT, BrokerSession
 from hush_aggregator.logs import fields
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.mqtt.connection import MqttConnection, Options, connect, tls_context
+from hush_common.mqtt.connection import (
+    MqttConnection,
+    Options,
+    accepts_connection,
+    connect,
+    find_missing_feature,
+    tls_context,
+)
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.topics import (
     ALL_ESTIMATES,
@@ -95,6 +101,18 @@ class MqttBroker:
 
     @asynccontextmanager
     async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
+        session = None
+        try:
+            async with self._connected(filters) as session:
+                yield session
+        except BrokerError as error:
+            # Not for a session that is kept: where a user has one connection, the question would end another one.
+            if session is not None and session.is_unsent and not self._options.persistent:
+                raise await find_missing_feature(self._url) or error from None
+            raise
+
+    @asynccontextmanager
+    async def _connected(self, filters: Sequence[str]) -> AsyncIterator["_MqttSession"]:
         async with connect(self._url, self._options) as connection:
             session = _MqttSession(connection, self)
             opening = asyncio.create_task(self._open(session, filters), name="hush-subscribe")
@@ -140,6 +158,7 @@ class _MqttSession:
     def __init__(self, connection: MqttConnection, bus: MqttBroker) -> None:
         self._connection = connection
         self._bus = bus
+        self.is_unsent = False  # whether a publication failed: the broker may have hung up on it
         # What is left of an earlier connection's subscriptions comes before anybody listens.
         for topic in (ALL_ESTIMATES, _STATUS_OF_OTHERS, *_WATCHED):
             connection.set_aside(topic, _ignore)
@@ -196,7 +215,11 @@ class _MqttSession:
         self._connection.unsubscribe(topic_filter)
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        await self._connection.publish(topic, payload, retain=retain)
+        try:
+            await self._connection.publish(topic, payload, retain=retain)
+        except BrokerError:
+            self.is_unsent = True
+            raise
 
 
 _LOG = logging.getLogger("hush.aggregator")
@@ -213,27 +236,10 @@ async def warn_if_open(url: BrokerUrl, is_connected: Callable[[], bool]) -> None
     while not is_connected():  # noqa: ASYNC110 - a connection has no event, and this is in no hurry
         await asyncio.sleep(_POLL_S)
     has_login = (url.user, url.cert) != (None, None)
-    if not has_login or await lets_anyone_in(replace(url, user=None, password=None, cert=None, key=None)):
+    if not has_login or await accepts_connection(replace(url, user=None, password=None, cert=None, key=None)):
         _LOG.warning(
             "%s accepts clients without a login: unless its rules forbid them to write, anyone who reaches it can take "
             "over an estimate with one message; for a broker with logins and rules, run hush broker config",
             url,
             extra=fields("open_broker"),
         )
-
-
-async def lets_anyone_in(url: BrokerUrl) -> bool:
-    """Whether the broker accepts a connection to this address, which has no login."""
-    options = Options(
-        identifier=f"hush-open-{token_hex(8)}",  # a client id that is taken would end the connection of another
-        payload_limit=0,
-        inbox_messages=1,
-        inbox_bytes=1,
-        window=1,
-        patience=1.0,
-    )
-    try:
-        async with connect(url, options):
-            return True
-    except BrokerError:
-        return False

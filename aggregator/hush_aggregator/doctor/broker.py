@@ -1,13 +1,14 @@
 """Checks of a broker: its certificate, who may do what, its queue, its sessions, its version and its aggregators."""
 
-# Nothing that is tested disturbs what runs: the messages are empty, not retained, and under ids that no task has. A
-# running aggregator refuses those among them that look like reports.
+# Nothing that is tested disturbs what runs: the messages are under ids that no task has, and empty but for one estimate
+# that says that it is a test, and is cleared. A running aggregator refuses those among them that look like reports.
 #
 # The test of rights needs a user of its own. Some brokers tie the session to the user, and a connection of doctor would
 # then end that of the aggregator, with what waits in it. So the first connection only looks whether there is a session,
 # in a way that ends none.
 
 import asyncio
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Iterable
@@ -17,13 +18,12 @@ from datetime import datetime, timedelta
 
 from hush_aggregator.broker.certificate import certificate_end
 from hush_aggregator.broker.mosquitto import Role
-from hush_aggregator.broker.mqtt import lets_anyone_in
 from hush_aggregator.doctor.check_result import CheckResult, failed, failure, ok, size, warning
 from hush_aggregator.recalls import natural_number
 from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, SubscriptionRefusedError, printable
 from hush_common.formatting import significant, whole
-from hush_common.mqtt.connection import MqttConnection, Options, connect
+from hush_common.mqtt.connection import MqttConnection, Options, accepts_connection, connect, find_missing_feature
 from hush_common.topics import (
     BROKER_DROPPED,
     BROKER_RETAINED,
@@ -55,6 +55,7 @@ _SOON, _NOW = timedelta(days=30), timedelta(days=7)
 _OWN_SESSIONS = 2  # of an aggregator that is stopped
 _MANY = 100_000
 _FIXED = (2, 0, 13)
+_RETAIN = "enable retained messages on the broker, and let this user publish them"
 _GIVE = "give it the rights of: hush broker add NAME --role aggregator"
 _PAYLOAD = 64 * 1024
 _LONGEST_FRAME = 2_200_000  # bytes of a packet with a gateway's longest frame of single numbers
@@ -126,6 +127,9 @@ async def _findings(
     yield ok("broker", f"{url} accepts the login")
     yield finding
     yield await _login(url)
+    if (missing := await find_missing_feature(url)) is not None:
+        yield failure("features", *missing.message.split("; ", 1))
+        return
     try:
         async with AsyncExitStack() as stack:
             tested = await stack.enter_async_context(_Tested.connected(url, identifier))
@@ -133,12 +137,14 @@ async def _findings(
                 yield finding
             async for finding in _state(tested, running):
                 yield finding
+            if "estimates" not in tested.missing:
+                yield await _retained(tested)  # last: the broker may hang up
         yield await _limits(url, identifier)
     except BrokerError as error:
         yield failure(
             "rights",
             f"the broker ended the connection during the test ({error.message})",
-            f"it may do that when a message is forbidden: {_GIVE}",
+            f"it may do that when a message is forbidden, or if it has no QoS 1: {_GIVE}",
         )
 
 
@@ -174,7 +180,7 @@ async def _has_session(url: BrokerUrl, identifier: str) -> bool:
 async def _login(url: BrokerUrl) -> CheckResult:
     if (url.user, url.cert) != (None, None):
         stranger = replace(url, user=None, password=None, cert=None, key=None)
-        if not await lets_anyone_in(stranger):
+        if not await accepts_connection(stranger):
             return ok("login", "a login is required")
     what = (
         "the broker accepts clients without a login: anyone who reaches it can take over an estimate with one message"
@@ -189,6 +195,7 @@ class _Tested:
         self._connection = connection
         self.user = user
         self.heard = _Heard()
+        self.missing: list[str] = []  # what this user may not write and read
         connection.set_aside("#", self.heard.note)
         connection.set_aside("$SYS/#", self.heard.note)
 
@@ -205,10 +212,10 @@ class _Tested:
             with suppress(SubscriptionRefusedError):
                 await self._connection.subscribe(topic, qos=1)
 
-    async def send(self, topics: Iterable[str]) -> None:
-        """Publish an empty message on each."""
+    async def send(self, topics: Iterable[str], payload: bytes = b"", *, retain: bool = False) -> None:
+        """Publish a message on each."""
         for topic in topics:
-            await self._connection.publish(topic, b"")
+            await self._connection.publish(topic, payload, retain=retain)
 
 
 def _new_id() -> str:
@@ -221,17 +228,22 @@ def _public(task: str) -> dict[str, str]:
     return {"tasks": task_topic(task), "recalls": recall_topic(task), "estimates": estimate_topic(task)}
 
 
+def _needed(task: str) -> dict[str, str]:
+    """The topics that an aggregator writes, by what is on them."""
+    return {**_public(task), "status": status_topic(task)}
+
+
 async def _rights(tested: _Tested, device: BrokerUrl | None, stack: AsyncExitStack) -> AsyncIterator[CheckResult]:
     """Publish what the user must be able to publish, and what it must not; what comes back tells."""
     task = _new_id()
-    needed = {**_public(task), "status": status_topic(task)}
+    needed = _needed(task)
     own, other = report_topic(task, tested.user), report_topic(task, f"{task}-other")
     await tested.listen([*needed.values(), report_topic_filter(task)])
     await tested.send([*needed.values(), own, other])
     await tested.heard.wait([*needed.values(), own], _ECHO_S)
     await tested.heard.wait([other], _SILENCE_S)
     came = tested.heard.payloads
-    missing = [name for name, topic in needed.items() if topic not in came]
+    missing = tested.missing = [name for name, topic in needed.items() if topic not in came]
     if missing:
         what = f"{tested.user} may not write and read: {', '.join(missing)}"
         yield failure("rights", what, _GIVE, missing=", ".join(missing))
@@ -256,6 +268,26 @@ async def _rights(tested: _Tested, device: BrokerUrl | None, stack: AsyncExitSta
         yield ok("senders", "no tested user may report under the name of another sender")
 
 
+async def _retained(tested: _Tested) -> CheckResult:
+    """Publish retained messages, as an aggregator does. One has to come with a subscription; it is cleared then."""
+    task = f"probe-{secrets.token_hex(8)}"
+    topic = estimate_topic(task)
+    probe = json.dumps({"v": 1, "task": task, "probe": True}).encode()
+    others = [topic for name, topic in _needed(task).items() if name not in ("estimates", *tested.missing)]
+    try:
+        await tested.send([topic], probe, retain=True)
+        await tested.listen([topic])
+        await tested.heard.wait([topic], _ECHO_S)
+        is_retained = topic in tested.heard.payloads
+        await tested.send([topic, *others], retain=True)
+    except BrokerError as error:
+        what = f"the broker ended the connection at a retained message ({error.message})"
+        return failure("retained", what, _RETAIN)
+    if not is_retained:
+        return failure("retained", "the broker does not retain messages, or not those of this user", _RETAIN)
+    return ok("retained", "the broker retains messages")
+
+
 def report_topic_filter(task: str) -> str:
     """Return the filter of the reports of a task."""
     return report_topic(task, "x")[:-1] + "+"
@@ -272,7 +304,7 @@ async def _device_rights(tested: _Tested, url: BrokerUrl, stack: AsyncExitStack)
     """Test what a device must be able to do, and what it must not."""
     by_device, by_us = _new_id(), _new_id()
     device = await stack.enter_async_context(_Tested.connected(url, f"hush-doctor-{secrets.token_hex(8)}"))
-    forbidden = {**_public(by_device), "status": status_topic(by_device)}
+    forbidden = _needed(by_device)
     own, other = report_topic(by_device, device.user), report_topic(by_device, f"{by_device}-other")
     await tested.listen([*forbidden.values(), report_topic_filter(by_device)])
     readable, secret = _public(by_us), report_topic(by_us, tested.user)

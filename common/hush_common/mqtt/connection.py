@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from secrets import token_hex
 from typing import Any, Literal
 
 import aiomqtt
@@ -17,7 +18,13 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from hush_common.aio import cancellable
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError, LoginRefusedError, ProtocolRefusedError, SubscriptionRefusedError
+from hush_common.errors import (
+    BrokerError,
+    FeatureMissingError,
+    LoginRefusedError,
+    ProtocolRefusedError,
+    SubscriptionRefusedError,
+)
 from hush_common.mqtt.packets import Incoming, Message, Outgoing, limit_packets, longest_packet
 from hush_common.topics import Acknowledgement, Delivery
 
@@ -194,6 +201,7 @@ class MqttClient(aiomqtt.Client):
         paho: Any = self._client
         paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
         self.largest_packet: int | None = None  # most bytes that the broker accepts, if it told
+        self.missing: list[str] = []  # what it lacks of what hush needs, if it told
         self.disconnect_reason: ReasonCode | None = None  # the broker's, if it gave one: MQTT 5 only
 
     def limit(self, most: int, name: str) -> None:
@@ -341,6 +349,11 @@ class MqttClient(aiomqtt.Client):
         if not self._connected.done():
             self.resumed = flags.session_present
             self.largest_packet = getattr(properties, "MaximumPacketSize", None)
+            missing = {
+                "retained messages": getattr(properties, "RetainAvailable", 1) == 0,
+                "QoS 1": getattr(properties, "MaximumQoS", 2) == 0,
+            }
+            self.missing = [feature for feature, is_missing in missing.items() if is_missing]
             self._outgoing.window = min(self._window, getattr(properties, "ReceiveMaximum", self._window))
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
@@ -490,6 +503,8 @@ _REFUSED = 0x80  # a reason from here on means no, in a subscription's acknowled
 _WRONG_VERSION = 0x84
 _LOGIN = (0x86, 0x87, 0x8A, 0x8C)  # bad user name or password, not authorized, banned, bad method
 
+_UNACKNOWLEDGED = "the broker may not have what it did not acknowledge"
+
 _VERSIONS = {"3.1.1": aiomqtt.ProtocolVersion.V311, "5": aiomqtt.ProtocolVersion.V5}
 
 
@@ -520,15 +535,78 @@ async def connect(url: BrokerUrl, options: Options) -> AsyncIterator["MqttConnec
     Raises:
         BrokerError: (on entering) the broker is unreachable, refuses the login, or a file for TLS cannot be read.
         ProtocolRefusedError: (on entering) it does not support this version, or did not answer.
+        FeatureMissingError: (on entering) it has no retained messages or no QoS 1, as MQTT 5 tells, or no last will.
     """
-    client = await _client(url, options)
-    error = await _connection_error(client, url)
+    client, error = await _opened(url, options)
+    if isinstance(error, ProtocolRefusedError) and options.will is not None:
+        client, error = await _opened_again(url, options, options.will[0], (client, error))
     if error is not None:  # raised here, so that no chain of causes keeps a half-open socket of paho's alive
         raise error
     try:
+        if client.missing:
+            raise _missing(url, client.missing)
         yield MqttConnection(client, str(url), options)
     finally:
         await client.close()
+
+
+async def find_missing_feature(url: BrokerUrl) -> FeatureMissingError | None:
+    """Return what the broker lacks, as MQTT 5 tells; None if it lacks nothing, cannot be reached or has no MQTT 5."""
+    try:
+        async with connect(url, _probe("5")):
+            return None
+    except FeatureMissingError as error:
+        return error
+    except BrokerError:
+        return None
+
+
+async def _opened_again(url: BrokerUrl, options: "Options", will: str, refused: "_Opened") -> "_Opened":
+    """Find out whether it is because of the last will that the broker ended a connection; if not, connect again."""
+    if (missing := await find_missing_feature(url)) is not None:
+        return refused[0], missing
+    if not await accepts_connection(url):
+        return refused
+    client, error = await _opened(url, options)
+    if isinstance(error, ProtocolRefusedError):  # again, and without a will it does not
+        why = f"the broker refuses the last will on {will}; let this user write there, retained and at QoS 1"
+        error = FeatureMissingError(str(url), why)
+    return client, error
+
+
+async def accepts_connection(url: BrokerUrl) -> bool:
+    """Whether the broker accepts a connection with the login in this address, or without one."""
+    try:
+        async with connect(url, _probe("3.1.1")):
+            return True
+    except BrokerError:
+        return False
+
+
+def _probe(version: Literal["3.1.1", "5"]) -> "Options":
+    """Return the options of a connection that only asks; an id that is taken would end the connection of another."""
+    identifier = f"hush-probe-{token_hex(8)}"
+    return Options(
+        identifier=identifier,
+        version=version,
+        payload_limit=0,
+        inbox_messages=1,
+        inbox_bytes=1,
+        window=1,
+        patience=1.0,
+    )
+
+
+_SETTINGS = {"retained messages": "retain_available true", "QoS 1": "max_qos 1"}  # of mosquitto
+
+
+def _missing(url: BrokerUrl, features: Sequence[str]) -> FeatureMissingError:
+    settings = ", ".join(_SETTINGS[feature] for feature in features)
+    return FeatureMissingError(
+        str(url),
+        f"the broker does not support {' and '.join(features)}, which hush needs; enable it there (mosquitto: "
+        f"{settings}), or use another broker",
+    )
 
 
 class MqttConnection:
@@ -642,9 +720,17 @@ class MqttConnection:
             why = "the connection was lost, or another client connected with the same client id"
             return BrokerError(self._name, why)
         if reason is None:
-            return BrokerError(self._name, "the connection is lost; unacknowledged messages will be sent again")
+            return BrokerError(self._name, f"the connection is lost; {_UNACKNOWLEDGED}")
         why = f"the broker ended the connection ({reason.getName().lower()})"
-        return BrokerError(self._name, f"{why}; unacknowledged messages will be sent again", reason=reason.value)
+        return BrokerError(self._name, f"{why}; {_UNACKNOWLEDGED}", reason=reason.value)
+
+
+_Opened = tuple[MqttClient, BrokerError | None]
+
+
+async def _opened(url: BrokerUrl, options: Options) -> _Opened:
+    client = await _client(url, options)
+    return client, await _connection_error(client, url)
 
 
 async def _client(url: BrokerUrl, options: Options) -> MqttClient:
