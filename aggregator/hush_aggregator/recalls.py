@@ -312,6 +312,7 @@ _LOOK_S = 60.0  # the clock may have been set
 _ECHO_S = 5.0
 _FIRST_WORDS_S = 0.1
 _DOUBTFUL_EVERY_S = 3600
+_MOST_READ = 10_000
 
 
 class RecallManager:
@@ -371,7 +372,8 @@ class RecallManager:
         """Read the recalls again: a command or another worker may have made or ended one."""
         rows = await self._work(self._store.recalls)
         self._rows = {row.recall.task: row for row in rows}
-        self._read |= {encode_recall(row.recall) for row in rows}
+        read = {encode_recall(row.recall) for row in rows}
+        self._read = read if len(self._read) > _MOST_READ else self._read | read
         restored = await self._work(lambda: self._store.restored)
         if restored and not self._restored:
             self._note(RecallReason.RESTORED)

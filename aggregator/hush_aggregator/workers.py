@@ -24,8 +24,8 @@ from hush_common.errors import HushError, StoreError
 LEASE_S = 6.0
 """Seconds for which a lease holds. A server that answers later is none that one may publish for."""
 _RENEW_S, _ASK_S = 1.0, 0.5
-_RELEASE_S, _ASK_AGAIN = 5.0, 4
-_DRAIN_S = 3.0
+_ASK_AGAIN = 4  # after these, another worker that runs has asked for a lease that has ended
+_DRAIN_S = 4.0
 _MARGIN_S = 0.5  # clocks of two machines run at one speed, nearly
 
 _LOG = logging.getLogger("hush.aggregator")
@@ -92,12 +92,12 @@ async def drain(
     loop = asyncio.get_running_loop()
     receiving = asyncio.create_task(receive, name="hush-drain")
     try:
-        if not await is_followed():
-            _LOG.info("no other worker publishes: what comes from now on waits until this one starts again")
-            return
-        began = loop.time()
-        session.leave(topic_filter)
         async with asyncio.timeout(_DRAIN_S):
+            if not await is_followed():
+                _LOG.info("no other worker publishes: this one stays subscribed; what comes waits for its next start")
+                return
+            began = loop.time()
+            session.leave(topic_filter)
             while not receiving.done() and (session.current_until < began or session.waiting):  # noqa: ASYNC110
                 await asyncio.sleep(_ASK_S / 25)
     except TimeoutError:
@@ -188,9 +188,8 @@ class LeaseKeeper:
         The holder of the lease never leaves the subscription before another has it, and no worker that stops takes it.
         So of workers that stop together, one stays subscribed.
         """
-        with suppress(TimeoutError, StoreError):
-            async with asyncio.timeout(_RELEASE_S):
-                await self._released.wait()
+        await self._released.wait()
+        with suppress(StoreError):
             for _ in range(_ASK_AGAIN):
                 holder, _ = await self._in_worker(self._group.store.lease)
                 if holder not in ("", self._group.worker):

@@ -183,8 +183,8 @@ def test_twenty_hand_overs_recall_nothing_and_no_reader_sees_a_step_back(
                 wait_until(lambda: holder(place)[0] and watcher.has_seen(lease=1, n=1))
                 (name, number), began = holder(place), time.monotonic()
                 hand_over(how, workers[name], place, name, own_postgres_server)
-                wait_until(all_run)
-                wait_until(partial(watcher.has_seen, lease=number + 1, n=len(ids)))
+                is_over = partial(watcher.has_seen, lease=number + 1, n=len(ids))
+                wait_until(lambda: all_run() and is_over())  # noqa: B023 - used at once
                 time.sleep(3)  # what a worker does late
                 wait_until(all_run)
                 said.append(f"{how}: lease {number} of {name}, then {holder(place)}, {time.monotonic() - began:.0f} s")
@@ -192,7 +192,7 @@ def test_twenty_hand_overs_recall_nothing_and_no_reader_sees_a_step_back(
                     lines = one.said.splitlines()
                     check(how, worker, lines[marks[worker] :], leases)
                     marks[worker] = len(lines)
-        wait_until(partial(watcher.has_seen, lease=1, n=len(ids)))
+        wait_until(lambda: all_run() and watcher.has_seen(lease=1, n=len(ids)))
         for one in workers.values():
             assert one.end(signal.SIGINT) == 0
         assert sorted(place.ids()) == sorted(ids)
