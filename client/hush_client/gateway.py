@@ -9,6 +9,7 @@ decides first and only then calls the source, and nothing but the report depends
 import asyncio
 import inspect
 import logging
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -20,7 +21,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from hush_client.limits import CAPACITY, GATEWAY_BYTES, LONGEST_KEEP, check_seconds, check_type, not_a_sender
+from hush_client.limits import (
+    CAPACITY,
+    GATEWAY_BYTES,
+    LONGEST_KEEP,
+    check_process,
+    check_seconds,
+    check_type,
+    not_a_sender,
+)
 from hush_client.policy import Policy
 from hush_client.privacy.answer import FRAME_REPORTS, Answer, Question, admit, answer
 from hush_client.receipt import Reason, Receipt
@@ -558,12 +567,14 @@ class Gateway:
         self._directory = Path(state)
         self._rng = rng or SystemRng()
         self._service: AnswerService | None = None
+        self._process = 0
         self._end = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             opening = _open_service(self._config, self._transport, self._directory, self._rng)
             self._service = await stack.enter_async_context(opening)
+            self._process = os.getpid()
             self._end = stack.pop_all()
         return self
 
@@ -790,4 +801,5 @@ class Gateway:
     def _opened(self) -> AnswerService:
         if self._service is None:
             raise RuntimeError("the gateway is closed; use it inside `async with`")
+        check_process(self._process)
         return self._service

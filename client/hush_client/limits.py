@@ -1,5 +1,6 @@
 """Limits and checks of a client's arguments, apart from `policy` so that `Client` is imported without fractions."""
 
+import os
 from numbers import Real
 
 from hush_common.errors import OptionError
@@ -19,6 +20,15 @@ def check_type(option: str, given: object, kinds: type | tuple[type, ...], wante
     """Raise a TypeError that names the argument, without its value, unless it has one of these types."""
     if not isinstance(given, kinds) or (isinstance(given, bool) and kinds is not bool):
         raise TypeError(f"{option} must be {wanted}, not of type {type(given).__name__}")
+
+
+def check_process(opened_by: int) -> None:
+    """Raise RuntimeError in a forked process: neither the threads nor the connection of its parent work there."""
+    if opened_by != os.getpid():
+        raise RuntimeError(
+            f"the client was opened by process {opened_by}, and this one ({os.getpid()}) was forked from it; "
+            "open another client here, with its own state directory"
+        )
 
 
 def check_seconds(option: str, given: object) -> None:

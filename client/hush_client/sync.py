@@ -1,6 +1,7 @@
 """The client for programs that are not asynchronous (scripts, cron, notebooks): the same client in a thread."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hush_client.client import Client
-from hush_client.limits import CAPACITY, LONGEST_KEEP
+from hush_client.limits import CAPACITY, LONGEST_KEEP, check_process
 from hush_common.broker_url import BrokerUrl
 
 if TYPE_CHECKING:
@@ -58,12 +59,14 @@ class SyncClient:
             keep=keep,
             transport=transport,
         )
+        self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if self._loop is not None:
             raise RuntimeError("the client is already open")
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that does not close it still ends; the next run sends what is stored.
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="hush-client", daemon=True)
@@ -76,6 +79,8 @@ class SyncClient:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._process != os.getpid():  # its parent closes it
+            return
         try:
             self._call(self._client.__aexit__(*error))
         finally:
@@ -135,6 +140,9 @@ class SyncClient:
             coroutine.close()
             inside = "a callback runs in the client's thread and cannot wait for it; start your own thread"
             raise RuntimeError("the client is closed; use it inside `with`" if self._loop is None else inside)
+        if self._process != os.getpid():
+            coroutine.close()
+            check_process(self._process)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()

@@ -10,11 +10,11 @@ import os
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hush_common.aio import WorkerThread
 from hush_common.errors import TaskError
 from hush_common.task import PAYLOAD_LIMIT, Task, decode_task, is_task_id
 from hush_common.topics import ALL_TASKS, task_of_task_topic, task_topic
@@ -53,7 +53,7 @@ payload = excluded.payload, withdrawn = excluded.withdrawn, answered = excluded.
 
 _LINGER = 1.0  # seconds; tasks that come together are written together
 _PAUSE = 600.0  # seconds between two writes, unless a task is answered for the first time: flash memory wears out
-_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-tasks")
+_WORKER = WorkerThread("hush-tasks")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Helpers for asyncio: cancellation that always arrives, delays between attempts, and blocking calls."""
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sized
-from concurrent.futures import Future, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -101,6 +102,22 @@ class Backoff:
         delay = self._delay * (1 + SystemRng().randbelow(_STEPS) / _STEPS) / 2
         self._delay = min(2 * self._delay, self._longest)
         return delay
+
+
+class WorkerThread(Executor):
+    """One thread for blocking calls, in order. A forked process gets its own: no thread of its parent runs there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._start()
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self._start)
+
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401 - those of `fn`
+        return self._pool.submit(fn, *args, **kwargs)
+
+    def _start(self) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)
 
 
 _LOOK_SECONDS = 0.1

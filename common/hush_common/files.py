@@ -92,6 +92,8 @@ def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
 # Closing any descriptor of a file ends the POSIX locks of the process on it. SQLite handles that for its own ones; but
 # making the file needs another one, and no lock may be taken until it is closed.
 _TURN = threading.Lock()
+if hasattr(os, "register_at_fork"):  # not on Windows; a forked process must not inherit it locked by another thread
+    os.register_at_fork(before=_TURN.acquire, after_in_parent=_TURN.release, after_in_child=_TURN.release)
 
 
 class FileLock:

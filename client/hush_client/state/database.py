@@ -11,7 +11,6 @@ import sqlite3
 import stat
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from hush_client.policy import Policy
 from hush_client.state import ledger, outbox
+from hush_common.aio import WorkerThread
 from hush_common.errors import EpsilonError, StateError
 from hush_common.files import FileLock, draft_of, find_world_writable_parent, replace_file
 from hush_common.rng import SystemRng
@@ -50,7 +50,7 @@ PRAGMA user_version = {_VERSION};
 COMMIT;
 """
 
-_WORKER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hush-state")
+_WORKER = WorkerThread("hush-state")
 """One thread for all states of a process: with one each, fifty gateways spend four times as long handing the
 interpreter lock around as working."""
 
