@@ -14,12 +14,12 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from hush_client.limits import (
     CAPACITY,
@@ -180,6 +180,7 @@ class AnswerService:
     rng: ReportRng
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     sources: dict[tuple[str, str], "asyncio.Task[None]"] = field(default_factory=dict)  # by device and task
+    watched: set[str] = field(default_factory=set)  # tasks that have or had a source
 
     @property
     def tasks(self) -> TaskRegistry:
@@ -204,12 +205,13 @@ class AnswerService:
         except TimeoutError:
             if not self.sender.connected and (cached := self.tasks.last_known(task_id)) is not None:
                 return cached
-            raise self.sender.forbidden.get(topic) or self._unknown(task_id) from None
+            raise self.sender.forbidden.get(topic) or self._unknown(task_id, topic) from None
 
-    def _unknown(self, task_id: str) -> BrokerError:
+    def _unknown(self, task_id: str, topic: str) -> BrokerError:
         sender = self.sender
         if sender.connected:
-            return BrokerError(sender.broker, f"no task {task_id!r} on this broker: publish it, or check the name")
+            what = "publish it, check the name, or let this user read"
+            return BrokerError(sender.broker, f"no task {task_id!r} on this broker: {what} {topic}")
         trouble = sender.trouble.message if isinstance(sender.trouble, BrokerError) else None
         why = trouble or str(sender.trouble or "no connection yet; check the address, or wait longer")
         known = "was withdrawn" if self.tasks.is_withdrawn(task_id) else "is not known here"
@@ -217,6 +219,47 @@ class AnswerService:
             sender.broker,
             f"{why}; task {task_id!r} {known}: this device cannot answer it before it has reached the broker once",
         )
+
+    def watch(self, task_id: str) -> None:
+        """From now on log why a task that has sources is not answered."""
+        if task_id not in self.watched:
+            self.watched.add(task_id)
+            self.background.start(self._log_unanswered(task_id), f"hush-watch-{task_id}")
+
+    async def _log_unanswered(self, task_id: str) -> None:
+        """Log a reason once it has held for `_UNANSWERED` seconds, and not again before it changes."""
+        logged = before = ""
+        was_open = False
+        while True:
+            await asyncio.sleep(_UNANSWERED)
+            why, text = await self._why_unanswered(task_id)
+            if why and why == before and why != logged:
+                logged = why
+                _LOG.log(logging.INFO if was_open else logging.WARNING, "%s: not answered: %s", task_id, text)
+            before = why
+            if not why:
+                logged, was_open = "", True
+
+    async def _why_unanswered(self, task_id: str) -> tuple[str, str]:
+        """Return why a task cannot be answered now, for a comparison and for a person; empty if it can."""
+        try:
+            task = await self.task(task_id, 0)
+        except BrokerError as error:
+            return f"unknown, {self.sender.connected}", str(error)
+        except TaskError:
+            return "", ""  # its workers log it
+        return self._why_closed(task)
+
+    def _why_closed(self, task: Task) -> tuple[str, str]:
+        """Return why no round is open, for a comparison and for a person; empty if one is."""
+        now = self.config.clock()
+        if task.current_round(now) is not None:
+            return "", ""
+        is_early = task.opens is not None and now < task.opens
+        reason, moment = (Reason.NOT_OPEN, task.opens) if is_early else (Reason.CLOSED, task.closes)
+        times = [f"{one.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" for one in (moment, now) if one is not None]
+        since = "opens on" if is_early else "closed on"
+        return reason, f"{reason.meaning} (it {since} {times[0]}; the clock of this device shows {times[-1]})"
 
     def due(self, question: Question) -> float:
         """Return when an answer is to be sent, by the sender's clock."""
@@ -256,6 +299,7 @@ _FIRST_RETRY = 60.0
 _LONGEST_RETRY = 3600.0
 _RECONNECTED = 10.0  # seconds for a new connection to bring the task again
 _CLOCK_CHECK = 60.0  # seconds; the wall clock decides which round is open, and may be set at any time
+_UNANSWERED = 30.0  # seconds for which a task is unknown, not open or closed before this is logged
 
 _TEMPORARY = (Reason.OUTBOX_FULL, Reason.NOT_OPEN, Reason.CLOSED)
 """Refusals that end by themselves, or when the clock is set right; any other ends the round."""
@@ -265,6 +309,10 @@ class ValueSource:
     """A source, which is not called again while it is busy with an earlier call."""
 
     def __init__(self, source: Source) -> None:
+        self.fault: str = ""
+        """What was wrong with the last `read`, if it gave no usable value: see `Receipt.fault`."""
+        self.is_wrong_type: bool = False
+        """Whether that was the type of what the source returned, which no value should choose."""
         self._source = source
         self._busy = False
         self._late = False
@@ -276,46 +324,49 @@ class ValueSource:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        best: ParsedValue | None = None
+        best, call = None, _LATE  # the last call that has returned
         while True:
             asking = asyncio.create_task(self._once(domain), name="hush-source")
             try:
                 await asyncio.wait((asking,), timeout=max(deadline - loop.time(), 0))
             finally:
                 asking.cancel()
-            if not asking.done():
-                return best
-            best = asking.result() or best
+            if asking.done():
+                call = asking.result()
+                best = call.reading or best
             left = deadline - loop.time()
-            if (best is not None and best.coercion != "replaced") or left <= 0:
+            is_usable = best is not None and best.coercion != "replaced"
+            if is_usable or left <= 0 or not asking.done():
+                self.fault = "" if is_usable else call.fault
+                self.is_wrong_type = call.is_wrong_type and not is_usable
                 return best
             await asyncio.sleep(min(_PAUSE, left))
 
-    async def _once(self, domain: Domain) -> ParsedValue | None:
-        """Return the current value; None if there is none or the source fails: its message may hold the value."""
+    async def _once(self, domain: Domain) -> "_SourceCall":
+        """Call the source; if it fails, only the type of the error is kept: its message may hold the value."""
         if self._busy:
-            return None
+            return _LATE
         self._busy, self._late = True, False
         try:
             if inspect.iscoroutinefunction(self._source):
                 return await self._awaited(self._source(), domain)
-            reading, rest = await run_aside(partial(self._called, domain))
-            return reading if rest is None else await self._awaited(rest, domain)
-        except BaseException:  # noqa: BLE001 - our own cancellation, too: then nobody looks at the result
+            call, rest = await run_aside(partial(self._called, domain))
+            return call if rest is None else await self._awaited(rest, domain)
+        except BaseException as error:  # noqa: BLE001 - our own cancellation, too: then nobody looks at the result
             self._late = True
-            return None
+            return _SourceCall(fault=f"the source raised {type(error).__name__}")
 
-    def _called(self, domain: Domain) -> tuple[ParsedValue | None, Awaitable[object] | None]:
+    def _called(self, domain: Domain) -> "tuple[_SourceCall, Awaitable[object] | None]":
         """In the thread: return the value, read here, where its methods may take their time; or what to await."""
         try:
             value = self._source()
             if self._late and inspect.iscoroutine(value):
                 value.close()  # nobody will await it, and Python would say so
-            return (None, value) if inspect.isawaitable(value) else (_read_value(domain, value), None)
+            return (_LATE, value) if inspect.isawaitable(value) else (_read_value(domain, value), None)
         finally:
             self._busy = False
 
-    async def _awaited(self, value: Awaitable[object], domain: Domain) -> ParsedValue | None:
+    async def _awaited(self, value: Awaitable[object], domain: Domain) -> "_SourceCall":
         try:
             self._busy = True
             return _read_value(domain, await value)
@@ -323,8 +374,25 @@ class ValueSource:
             self._busy = False
 
 
-def _read_value(domain: Domain, value: object) -> ParsedValue | None:
-    return None if value is None else domain.read(value, strict=False)
+@dataclass(frozen=True, slots=True)
+class _SourceCall:
+    """What one call of a source returned, and what was wrong with it."""
+
+    reading: ParsedValue | None = None
+    fault: str = ""
+    is_wrong_type: bool = False
+
+
+_LATE = _SourceCall(fault="the source had not returned when its time was over (source_timeout)")
+
+
+def _read_value(domain: Domain, value: object) -> _SourceCall:
+    if value is None:
+        return _SourceCall()
+    try:
+        return _SourceCall(domain.read(value))
+    except TypeError as error:  # it names only the type
+        return _SourceCall(domain.read(value, strict=False), f"the source returned a wrong type: {error}", True)
 
 
 async def read_all(domain: Domain, values: Mapping[str, object]) -> dict[str, ParsedValue]:
@@ -382,8 +450,11 @@ class SourceWorker:
 
     Each round goes the same way, whatever the source does: decide, and fix the time of sending; call the source until
     its time is over; draw, store, and send at that time. So neither the log nor the state nor the network reveals
-    whether there was a value, how late it came, or how it was used.
+    whether there was a value, how late it came, or how it was used. A source whose result has a wrong type is logged,
+    once in a process: that is a mistake of the program.
     """
+
+    has_logged_type: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -466,7 +537,11 @@ class SourceWorker:
         if reading is None and self._absent == "skip":
             raise _PostponedError("its source has no value, and such rounds are skipped")
         answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
-        return answers[self._device][0]
+        receipt = answers[self._device][0]
+        if self._source.is_wrong_type and not SourceWorker.has_logged_type:
+            SourceWorker.has_logged_type = True
+            _LOG.warning("%s: %s; until then the answers are random (logged once)", task.id, self._source.fault)
+        return replace(receipt, fault=self._source.fault) if self._source.fault else receipt
 
     async def _is_current(self, task: Task) -> bool:
         """Whether the task is unchanged; after a new connection, once the broker has sent it again."""
@@ -671,6 +746,7 @@ class Gateway:
         checked again in the transaction that stores it. The time of sending is fixed before the call. The source may
         be called several times until `source_timeout`; then the answer is drawn from what it returned. If it returned
         None, raised or was late, the answer is drawn from a uniform index: nothing is postponed, left out or logged.
+        Only a result of a wrong type is logged, once in a process.
 
         Args:
             device: whose answer and whose ledger.
@@ -681,8 +757,8 @@ class Gateway:
             absent: `"skip"` leaves a round out for now in which the source returned None, raised or was late. Use it
                 only where absence reveals nothing about a person (a sensor without power): everybody sees who is
                 silent.
-            on_receipt: called in the event loop with the receipt of each round, whose `value` says how the value was
-                used. It must not block, nor send that anywhere.
+            on_receipt: called in the event loop with the receipt of each round. Its `value` says how the value was
+                used, and `fault` what was wrong with the source. It must not block, nor send these anywhere.
 
         Raises:
             TaskError: the id is not legal.
@@ -707,6 +783,7 @@ class Gateway:
         )
         service.tasks.hold(task_id)
         service.sources[device, task_id] = service.background.start(worker.run(), f"hush-answer-{task_id}")
+        service.watch(task_id)
 
     def stop_answering(self, device: str, task_id: str) -> None:
         """Answer a task for a device no longer. A report that is stored is sent; nothing else is charged.

@@ -90,6 +90,10 @@ class Receipt:
     #: Of a round that was answered before, whether its report still waits for the broker. It is sent again; if the
     #: broker refused it since the client was opened, `reason` says why.
     waiting: bool = False
+    #: What was wrong with the source of this answer, in one line for its programmer: a wrong type, an exception, a time
+    #: that was too short. Empty if nothing was, or there is no source. It names types only; as `value`, it reveals
+    #: something about the value.
+    fault: str = field(default="", repr=False)
 
     @property
     def meaning(self) -> str:

@@ -1,6 +1,8 @@
 """Answers from a source: asked once in a round, only when the answer is admitted, and never quoted."""
 
+import asyncio
 import logging
+import math
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -162,6 +164,59 @@ async def test_a_device_that_stops_answering_charges_nothing_more_and_may_begin_
         assert [(await g.ledger(device)).spent for device in ("d", "e")] == [2, 2]
 
 
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The log, with a short time until a task that is not answered is logged."""
+    monkeypatch.setattr("hush_client.gateway._UNANSWERED", 0.01)
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+@pytest.mark.parametrize(
+    ("task_id", "changes", "parts"),
+    [
+        ("heigths", {}, ["no task 'heigths'", "check the name", task_topic("heigths")]),
+        ("secret", {}, [task_topic("secret"), "forbidden"]),
+        ("heights", {"opens": "2026-01-02T00:00:00Z"}, ["opens on 2026-01-02", "shows 2026-01-01 00:00:00"]),
+        ("heights", {"closes": "2025-12-31T00:00:00Z"}, ["closed on 2025-12-31", "shows 2026-01-01 00:00:00"]),
+    ],
+)
+async def test_a_task_that_waits_for_long_is_logged_once_with_the_reason(
+    watching: pytest.LogCaptureFixture, task_id: str, changes: dict[str, object], parts: list[str], tmp_path: Path
+) -> None:
+    tasks = {task_topic("heights"): make_heights(**changes), task_topic("other"): make_heights(id="other")}
+    broker = FakeTransport(retained=tasks, forbidden=frozenset({task_topic("secret")}))
+    async with gateway(broker, tmp_path, Clock()) as g:
+        first = asyncio.create_task(g.task(task_id))
+        await g.task("other")
+        first.cancel()
+        for device in ("d", "e"):
+            g.answer(device, task_id, Source(172.0), source_timeout=SOON)
+        await until(lambda: "not answered" in watching.text)
+        g.answer("f", "late", Source(172.0), source_timeout=SOON)
+        await until(lambda: "late: not answered" in watching.text)
+    (line,) = [one for one in watching.records if one.getMessage().startswith(f"{task_id}: not answered")]
+    assert line.levelno == logging.WARNING
+    assert all(part in line.getMessage() for part in parts), line.getMessage()
+
+
+async def test_a_task_that_ends_or_comes_late_is_no_warning(
+    watching: pytest.LogCaptureFixture, tmp_path: Path, clock: Clock
+) -> None:
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(closes="2026-01-02T00:00:00Z")})
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        g.answer("d", "heights", Source(172.0), source_timeout=SOON)
+        await until(lambda: broker.arrived)
+        clock.time += timedelta(days=2)
+        await until(lambda: "heights: not answered" in watching.text)
+        assert "not answered" not in "".join(one.getMessage() for one in watching.records if one.levelno > logging.INFO)
+        g.answer("d", "late", Source(172.0), source_timeout=SOON)
+        await until(lambda: "late: not answered" in watching.text)
+        broker.publish_task(task_topic("late"), make_heights(id="late"))
+        await until(lambda: len(broker.arrived) == 2)
+
+
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     broker, source = FakeTransport(), Source(172.0)
     broker.faults.append(Fate.NEVER)
@@ -205,6 +260,54 @@ async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
         await until(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert [receipt.value for receipt in receipts] == ["replaced"]
+
+
+class Reading(float):
+    """A number of a type of its own."""
+
+
+class UnknownError(Exception):
+    """An exception of a program, whose text has the value."""
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        (lambda: 172.0, ""),
+        (lambda: 1e300, ""),
+        (lambda: None, ""),
+        (lambda: math.nan, ""),
+        (lambda: Reading(172.0), ""),
+        (lambda: "172.0\n", "type str, not a number"),
+        (lambda: [172.0], "type list, not a number"),
+        (lambda: datetime(2026, 1, 1, tzinfo=UTC), "type datetime, not a number"),
+        (lambda: 1 / 0, "raised ZeroDivisionError"),
+        (lambda: undefined, "raised NameError"),  # type: ignore[name-defined]  # noqa: F821 - on purpose
+        (Source(UnknownError("172.0")), "raised UnknownError"),
+        (None, "source_timeout"),
+        (Source("172", 172.0), ""),
+        (Source(172.0, None), ""),
+    ],
+)
+async def test_what_is_wrong_with_a_source_is_in_its_receipt_alone(
+    source: Any,  # noqa: ANN401 - whatever a program has
+    fault: str,
+    tmp_path: Path,
+    clock: Clock,
+) -> None:
+    async def read() -> object:
+        return source() if source else await asyncio.Event().wait()  # here and not in a thread, which may be late
+
+    receipts: list[Receipt] = []
+    seconds = LATER if isinstance(source, Source) else SOON
+    async with gateway(FakeTransport(), tmp_path, clock) as g:
+        g.answer("d", "heights", read, source_timeout=seconds, on_receipt=receipts.append)
+        await until(lambda: receipts)
+    assert receipts[0].status == "queued"
+    assert fault in receipts[0].fault
+    assert bool(receipts[0].fault) == bool(fault)
+    assert "172" not in receipts[0].fault
+    assert "fault" not in repr(receipts[0])
 
 
 async def test_a_source_may_be_left_out_where_its_maker_says_that_its_absence_tells_nothing(

@@ -147,6 +147,28 @@ def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: DELAY)
 
 
+@pytest.fixture(autouse=True)
+def a_wrong_type_is_logged_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SourceWorker, "has_logged_type", True)
+
+
+def test_a_wrong_type_is_logged_once_in_a_process_and_changes_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = watched(at_once, tmp_path / "first")
+    monkeypatch.setattr(SourceWorker, "has_logged_type", False)
+    for source in (nothing, failing, late, beyond):
+        assert watched(source, tmp_path / source.__name__) == first
+    told, again = watched(text, tmp_path / "told"), watched(text, tmp_path / "again")
+    log = told.pop("log")
+    assert isinstance(log, list)
+    assert len(log) == 1
+    assert "heights" in log[0]
+    assert "type str, not a number" in log[0]
+    assert str(SECRET) not in log[0]
+    assert (told | {"log": []}, again) == (first, first)
+
+
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:
     seen = {source.__name__: watched(source, tmp_path / source.__name__) for source in SOURCES}
     first = seen["at_once"]
