@@ -14,7 +14,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 PATIENCE_S = 7.0
-"""Seconds for which a call is repeated: the restart of a database takes up to five."""
+"""Seconds after the begin of an outage in which calls are repeated: the restart of a database takes up to five."""
 _PAUSE_S = 0.25
 
 
@@ -32,7 +32,7 @@ class StoreThread:
         try:
             await asyncio.Event().wait()
         finally:
-            self._is_patient = False
+            self._is_patient, self._lost_at = False, None
         raise AssertionError  # nobody sets the event
 
     async def call(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
@@ -42,21 +42,20 @@ class StoreThread:
             StoreError: the store failed, or remained unavailable.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + PATIENCE_S
         while True:
             try:
                 result = await loop.run_in_executor(self._executor, function, *args)
             except StoreUnavailableError as error:
-                if not self._is_patient or loop.time() >= until:
-                    raise
                 self._note_outage(error, loop.time())
+                if self._lost_at is None or loop.time() - self._lost_at >= PATIENCE_S:
+                    raise
             else:
                 self._note_answer(loop.time())
                 return result
             await asyncio.sleep(_PAUSE_S)
 
     def _note_outage(self, error: StoreUnavailableError, now: float) -> None:
-        if self._lost_at is None:
+        if self._lost_at is None and self._is_patient:
             self._lost_at = now
             said = fields("store_lost")
             _LOG.warning("%s; trying again for %.0f s", error, PATIENCE_S, extra=said)
