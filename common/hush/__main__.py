@@ -9,11 +9,13 @@ if __name__ == "__main__" and os.path.dirname(os.path.dirname(os.path.realpath(_
 
 from hush_common.errors import MissingExtraError  # noqa: E402 - after the line above
 from hush_common.lazy import load  # noqa: E402
+from hush_common.output import open_outputs  # noqa: E402
 from hush_common.terminal import note  # noqa: E402
 
 
 def main() -> None:
     """Entry point: `hush.cli`, if typer is installed."""
+    open_outputs()
     try:
         command = load("hush.cli", "the command hush").main
     except MissingExtraError as error:

@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 from hush.options import prepare
 from hush_common.errors import HushError
 from hush_common.lazy import load
+from hush_common.output import OutputLostError, flush_output
 from hush_common.terminal import note
 
 
@@ -215,15 +216,25 @@ def _root_command() -> Any:  # noqa: ANN401 - typer does not export it
 def main() -> None:
     """Entry point. A mistake of the user ends in one line on standard error, never in a traceback."""
     try:
-        sys.exit(_root_command()(prog_name="hush", standalone_mode=False))
+        code = _run()
+        flush_output()
+    except OutputLostError as error:
+        code = error.exit_code
+        if code == 1:
+            note(str(error))
+    sys.exit(code)
+
+
+def _run() -> int | None:
+    try:
+        status: int | None = _root_command()(prog_name="hush", standalone_mode=False)
     except _UsageError as error:
         _show_usage(error)
-        sys.exit(2)
+        return 2
     except HushError as error:
         note(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         note("stopped")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)
+        return 130
+    return status

@@ -24,11 +24,11 @@ class Screen:
     wraps: bool = True  # whether sentences are broken into lines; in a pipe they stay whole, for programs that search
 
     @classmethod
-    def of(cls, stream: TextIO) -> Self:
+    def of(cls, stream: TextIO | None) -> Self:
         """Return the screen of a stream: as wide as `COLUMNS` says, else as the terminal is."""
-        is_terminal = stream.isatty()
+        is_terminal = stream is not None and stream.isatty()
         painted = is_terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-        width = _requested_width() or (_measured_width(stream) if is_terminal else 0)
+        width = _requested_width() or (_measured_width(stream) if stream is not None and is_terminal else 0)
         return cls(max(width or _DEFAULT_WIDTH, _NARROWEST), painted, wraps=width > 0)
 
     def paint(self, text: str, style: str) -> str:
@@ -47,6 +47,8 @@ class Renderable(Protocol):
 def show(blocks: Iterable[Renderable], stream: TextIO | None = None) -> None:
     """Print blocks, one below the other; on standard output if no stream is given."""
     out = stream or sys.stdout
+    if out is None:  # a program without a terminal has none
+        return
     screen = Screen.of(out)
     for block in blocks:
         for line in block.lines(screen):
@@ -58,7 +60,7 @@ def note(text: str) -> None:
     """Print `hush: text` on standard error: one line, which a terminal that is narrower breaks between words."""
     line, stream = f"hush: {printable(text)}", sys.stderr
     screen = Screen.of(stream)
-    if stream.isatty() and width_of(line) > screen.width:
+    if stream is not None and stream.isatty() and width_of(line) > screen.width:
         show([Sentence(line, indent=0, hanging=2)], stream)
     else:
         print(line, file=stream, flush=True)

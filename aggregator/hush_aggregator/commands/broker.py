@@ -24,6 +24,7 @@ from hush_aggregator.broker.mosquitto import (
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
+from hush_common.output import print_done
 from hush_common.terminal import note
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -90,7 +91,7 @@ def config(
     let_in = f"hush broker add --config {path} --role aggregator aggregator\n                 "
     login = f"--password-file {path / 'credentials' / first} --control-user {control_of(first)}"
     store = "--group NAME --worker 1 --store postgresql://…" if names else "--store FILE"
-    print(
+    print_done(
         f"wrote {path}, for mosquitto {mosquitto}\n"
         f"  let users in:  {'' if names else let_in}hush broker add --config {path} NAME-OF-A-DEVICE\n"
         f"  start it:      mosquitto -c {path / 'mosquitto.conf'}\n"
@@ -98,7 +99,7 @@ def config(
         f"{login} {store} --task FILE"
     )
     if there is None:
-        print(
+        print_done(
             f"devices need {path / 'ca.pem'}; take {path / 'ca.key'} away from this machine: "
             "anyone who has it can impersonate the broker"
         )
@@ -135,7 +136,7 @@ def add(
         print(made)
     else:
         second = f", and {control_of(name)} for its second connection" if role.has_control else ""
-        print(f"added {name} ({role}){second}" + ("" if password else f"; password in {home.credential(name)}"))
+        print_done(f"added {name} ({role}){second}" + ("" if password else f"; password in {home.credential(name)}"))
     _tell_to_reload(home)
 
 
@@ -143,7 +144,7 @@ def remove(name: _Name, *, directory: _Config = Path()) -> None:
     """Let a user in no more."""
     home = BrokerDirectory(_path(directory))
     home.remove(name)
-    print(f"removed {name}")
+    print_done(f"removed {name}")
     _tell_to_reload(home)
 
 

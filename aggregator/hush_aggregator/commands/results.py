@@ -2,9 +2,9 @@
 
 import asyncio
 import csv
+import io
 import json
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,7 @@ import typer
 from hush_aggregator.commands.task import Id, JsonOption, StoreOption
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
+from hush_common.output import print_data, print_done, print_json
 from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_common.topics import estimate_topic
 
@@ -78,7 +79,7 @@ def results(
         found = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
     name = ALL_ROUNDS if all_rounds else ""
     if as_json:
-        print(_as_json({"v": 1, "results": [_document(one, pooled=all_rounds) for one in found]}))
+        _print_json({"v": 1, "results": [_document(one, pooled=all_rounds) for one in found]})
     elif as_csv:
         _write_csv(found, name)
     else:
@@ -148,22 +149,26 @@ async def _retained(task: str, where: "BrokerUrl") -> "ForeignResult":
     return found
 
 
-def _as_json(document: Mapping[str, object]) -> str:
+def _print_json(document: Mapping[str, object]) -> None:
     """As it is read best, unless that would write to the terminal: what is retained anybody may have published."""
-    text = json.dumps(document, indent=2, ensure_ascii=False)
-    return text if all(map(str.isprintable, text.split("\n"))) else json.dumps(document, indent=2)
+    if all(map(str.isprintable, json.dumps(document, indent=2, ensure_ascii=False).split("\n"))):
+        print_json(document)
+    else:
+        print(json.dumps(document, indent=2))
 
 
 def _write_csv(found: "Sequence[Result | ForeignResult]", round_: str) -> None:
     from hush_aggregator.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
 
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for one in found:
         writer.writerows(
             {name: printable(value) if isinstance(value, str) else value for name, value in row.figures.items()}
             for row in rows_of(one, round_)
         )
+    print_data(lines.getvalue())
 
 
 def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") -> None:
@@ -205,9 +210,9 @@ def export(
     count, dropped = export_reports(parse_store(store), task, out, round_)
     if as_json:
         facts = {"dropped": {str(number): n for number, n in dropped.items()}} if dropped else {}
-        print(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count, **facts}))
+        print_done(json.dumps({"v": 1, "task": task, "file": str(out), "reports": count, **facts}))
         return
-    print(printable(f"wrote {out}: {count} reports"))
+    print_done(printable(f"wrote {out}: {count} reports"))
     if dropped:
         rounds = f"round {next(iter(dropped))}" if len(dropped) == 1 else f"{len(dropped)} rounds"
-        print(f"not in it: {sum(dropped.values())} reports of {rounds}, dropped by the retention; their sums stay")
+        print_done(f"not in it: {sum(dropped.values())} reports of {rounds}, dropped by the retention; their sums stay")

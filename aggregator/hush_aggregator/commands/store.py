@@ -11,6 +11,7 @@ import typer
 
 from hush_aggregator.commands.task import JsonOption, StoreOption
 from hush_common.errors import StoreError, printable
+from hush_common.output import print_done
 from hush_common.terminal import note
 
 app: typer.Typer = typer.Typer(
@@ -74,9 +75,9 @@ def compact(store: StoreOption, as_json: JsonOption = False) -> None:
 
     before, after = compact(_file_of(store, "PostgreSQL does this itself (autovacuum)"))
     if as_json:
-        print(json.dumps({"v": 1, "status": "compacted", "file": str(store), "before": before, "after": after}))
+        print_done(json.dumps({"v": 1, "status": "compacted", "file": str(store), "before": before, "after": after}))
     else:
-        print(printable(f"compacted: {store}, {before} bytes before, {after} bytes now"))
+        print_done(printable(f"compacted: {store}, {before} bytes before, {after} bytes now"))
 
 
 @app.command()
@@ -122,9 +123,9 @@ def copy(
     there = parse_store(target)
     reports = copy_store(parse_store(source), there, _progress("copied"))
     if as_json:
-        print(json.dumps({"v": 1, "status": "copied", "store": str(there), "reports": reports}))
+        print_done(json.dumps({"v": 1, "status": "copied", "store": str(there), "reports": reports}))
     else:
-        print(printable(f"copied: {there}, {reports} reports"))
+        print_done(printable(f"copied: {there}, {reports} reports"))
 
 
 def _progress(what: str) -> Callable[[int], None]:
@@ -148,6 +149,6 @@ def _file_of(store: str, instead: str) -> Path:
 
 def _say(as_json: bool, done: str, path: Path, reports: int) -> None:
     if as_json:
-        print(json.dumps({"v": 1, "status": done.replace(" ", "_"), "file": str(path), "reports": reports}))
+        print_done(json.dumps({"v": 1, "status": done.replace(" ", "_"), "file": str(path), "reports": reports}))
     else:
-        print(printable(f"{done}: {path}, {reports} reports"))
+        print_done(printable(f"{done}: {path}, {reports} reports"))

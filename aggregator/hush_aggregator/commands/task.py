@@ -13,6 +13,7 @@ import typer
 from hush_aggregator.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_common.output import print_done, print_json
 from hush_common.task import Task, digest_of, match_published, read_task
 from hush_common.terminal import Column, Row, Table, note, show
 from hush_common.topics import task_topic
@@ -82,10 +83,10 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None, which: str = "") -> None:
     """Tell what was done with a task."""
     if facts is None:
-        print(f"{done}: {which or row.id}; {follows}")
+        print_done(f"{done}: {which or row.id}; {follows}")
     else:
         status = {"status": done.replace(" ", "_")}
-        print(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), **status, **facts}))
+        print_done(json.dumps({"v": 1, "task": row.id, "digest": row.digest.hex(), **status, **facts}))
 
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
@@ -96,7 +97,7 @@ def list_(store: StoreOption, as_json: JsonOption = False) -> None:
     with open_reader(parse_store(store)) as opened:
         facts = [facts_of(opened, row) for row in opened.task_rows()]
     if as_json:
-        print(json.dumps({"v": 1, "tasks": facts}, indent=2))
+        print_json({"v": 1, "tasks": facts})
         return
     columns = [Column("task"), Column("digest"), Column("given by"), Column("state"), Column("published by")]
     rows = [Row([str(fact[name]) for name in ("task", "digest", "origin", "state", "owner", "n")]) for fact in facts]
@@ -188,7 +189,7 @@ def check(
     """Say what a task costs those who answer it, and what can be learned from them."""
     task = read_task(file)
     if as_json:
-        print(json.dumps(meaning(task), indent=2, ensure_ascii=False))
+        print_json(meaning(task))
     else:
         show(blocks(task))
     _warn(task)
@@ -224,9 +225,11 @@ def publish(
             done, task = give(opened, task, str(file), Origin.COMMAND)
         facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "store": str(store)}
         if as_json:
-            print(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
+            print_done(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
         else:
-            print(f"{done}: {task.id}, digest {task.digest.hex()}; its aggregator publishes it once it is connected")
+            print_done(
+                f"{done}: {task.id}, digest {task.digest.hex()}; its aggregator publishes it once it is connected"
+            )
         return
     if not broker:
         raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
@@ -242,9 +245,9 @@ def publish(
     done, task = ("published", task) if there is None else ("already published", there)
     facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "broker": bus.name}
     if as_json:
-        print(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
+        print_done(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
     else:
-        print(f"{done}: {facts['task']}, digest {facts['digest']}, at {facts['broker']}")
+        print_done(f"{done}: {facts['task']}, digest {facts['digest']}, at {facts['broker']}")
 
 
 def _warn(task: Task) -> None:

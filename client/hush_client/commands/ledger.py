@@ -22,6 +22,7 @@ from hush_client.state.ledger import Account, Charge, RefusedAnswer
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
+from hush_common.output import print_done
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -85,10 +86,10 @@ def run(
     if forget:
         count = asyncio.run(_forget(directory, forget))
         if as_json:
-            typer.echo(json.dumps({"v": 1, "forgotten": forget, "devices": count}))
+            print_done(json.dumps({"v": 1, "forgotten": forget, "devices": count}))
         else:
             devices = "1 device" if count == 1 else f"{whole(count)} devices"
-            typer.echo(printable(f"{forget}: unpinned on {devices}; a task published under this id counts as new."))
+            print_done(printable(f"{forget}: unpinned on {devices}; a task published under this id counts as new."))
         name_state(state)
         return
     page = asyncio.run(_run(directory, _read))

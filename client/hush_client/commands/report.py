@@ -23,6 +23,7 @@ from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, addres
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.formatting import exact, whole
+from hush_common.output import noted_if_lost, print_done
 from hush_common.task import Task, is_task_id
 from hush_common.terminal import Sentence, note, show
 from hush_common.topics import is_sender
@@ -198,10 +199,11 @@ def report(
     text = _read_line() if value == "-" else value
     known, receipt, trouble = asyncio.run(_report(order, task, text))
     if as_json:
-        typer.echo(json.dumps(_document(receipt)))
+        print_done(json.dumps(_document(receipt)))
     else:
-        said = Sentence(_sentence(known, receipt, order, trouble), indent=0, hanging=2)
-        show([said], sys.stderr if receipt.status == "refused" else sys.stdout)
+        said = _sentence(known, receipt, order, trouble)
+        with noted_if_lost(said):
+            show([Sentence(said, indent=0, hanging=2)], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _COERCED and _is_watched():
         note(_COERCED[receipt.value])
     if receipt.status == "refused":
@@ -305,9 +307,9 @@ def sync(
     if as_json:
         counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}
         counts |= {"elsewhere": synced.elsewhere} if synced.elsewhere else {}
-        typer.echo(json.dumps({"v": 1, "done": synced.done} | counts))
+        print_done(json.dumps({"v": 1, "done": synced.done} | counts))
     else:
-        typer.echo(_sync_sentence(synced))
+        print_done(_sync_sentence(synced))
     name_state(state)
     if not synced.done:
         why = f"the broker did not acknowledge everything within {exact(timeout)} s"

@@ -1,6 +1,5 @@
 """`hush attack`: play an attack against a naive system and against hush."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from hush_attacks.catalogue import ATTACKS, play
 from hush_attacks.demonstration import Demonstration
 from hush_common.errors import OptionError
+from hush_common.output import files_first, print_json
 from hush_common.suggestion import meant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 from hush_simulations.commands.options import ThemeOption, check_theme, parse_seed
@@ -45,17 +45,16 @@ def attack(
         _writable(out)
     with show_waiting(f"playing the attack {name}, which takes up to a minute"):
         played = play(name, seed)
-    if as_json:
-        print(json.dumps(played.to_document(), indent=2, ensure_ascii=False))
-    else:
-        show(_blocks(played))
-    if out is not None:
-        _draw(played, out, theme or "light")
+    with files_first(out, lambda place: _draw(played, place, theme or "light")):
+        if as_json:
+            print_json(played.to_document())
+        else:
+            show(_blocks(played))
 
 
 def _list(*, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"attacks": {name: what for name, (_, what) in ATTACKS.items()}}, indent=2))
+        print_json({"attacks": {name: what for name, (_, what) in ATTACKS.items()}})
         return
     rows = [Row([name, what]) for name, (_, what) in ATTACKS.items()]
     show([Table([Column("attack"), Column("what the attacker does")], rows)])
@@ -74,9 +73,9 @@ def _writable(folder: Path) -> None:
         raise OptionError("--out", f"cannot create this directory ({error.strerror}); name another") from error
 
 
-def _draw(played: Demonstration, folder: Path, theme: Theme) -> None:
+def _draw(played: Demonstration, folder: Path, theme: Theme) -> list[Path]:
     picture = Picture(played.title, played.meaning, lambda palette: played.draw(palette=palette))
     try:
-        write_picture(picture, folder, f"attack-{played.name}", theme)
+        return write_picture(picture, folder, f"attack-{played.name}", theme)
     except OSError as error:
         raise OptionError("--out", f"cannot write the picture ({error.strerror}); name another") from error

@@ -13,6 +13,7 @@ from rich.progress import TaskID
 
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError
+from hush_common.output import print_json
 from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
 from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
@@ -73,7 +74,7 @@ def run(
             progress=progress,
         )
     if as_json:
-        print(json.dumps(done.to_document(), indent=2, ensure_ascii=False))
+        print_json(done.to_document())
     else:
         show(audit_blocks(done.findings, done.confidence))
     if done.violations:

@@ -1,6 +1,5 @@
 """`hush conform`: whether a program behaves as a device of hush must."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from hush_common.errors import HushError, OptionError
+from hush_common.output import print_json
 from hush_common.terminal import show
 from hush_simulations.commands.options import run_to_end, value_option
 from hush_simulations.conformance.conform import Order, check_names, conform
@@ -83,7 +83,7 @@ def run(
         setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
         done = run_to_end(conform(setup, order, tell))
     if as_json:
-        print(json.dumps(done.to_document(), indent=2, ensure_ascii=False))
+        print_json(done.to_document())
     else:
         show(conformance_blocks(done))
     if not done.passed:

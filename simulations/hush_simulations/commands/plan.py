@@ -11,6 +11,7 @@ from hush_aggregator.charts import shows_signs
 from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
+from hush_common.output import files_first, print_json
 from hush_common.suggestion import meant
 from hush_common.terminal import note, show
 from hush_simulations.commands.options import (
@@ -27,8 +28,9 @@ from hush_simulations.display.charts import charts_of_plan
 from hush_simulations.display.files import prepare, write_all
 from hush_simulations.display.plan_figure import picture_of_feasibility
 from hush_simulations.display.plan_table import feasibility_blocks, plan_blocks
+from hush_simulations.display.style import Theme
 from hush_simulations.planning.asking import parse_error, parse_people
-from hush_simulations.planning.feasibility import EPSILONS, GOAL, feasibility
+from hush_simulations.planning.feasibility import EPSILONS, GOAL, Feasibility, feasibility
 from hush_simulations.planning.plan import OwnValues, Plan, PlanQuestion, own_values, solve
 from hush_simulations.scenarios.population import Observed
 
@@ -150,19 +152,21 @@ def feasible(
         confidence=confidence,
         data=data,
     )
+    with files_first(directory, lambda place: _write(place, found, theme)):
+        if as_json:
+            print_json(found.to_document())
+        else:
+            show(feasibility_blocks(found))
+
+
+def _write(directory: Path, found: Feasibility, theme: Theme | None) -> list[Path]:
     text = json.dumps(found.to_document(), indent=2, ensure_ascii=False)
-    if as_json:
-        print(text)
-    else:
-        show(feasibility_blocks(found))
-    if directory is not None:
-        written = write_all(directory, picture_of_feasibility(found), "feasible", text, theme or "light")
-        note("wrote " + ", ".join(map(str, written)))
+    return write_all(directory, picture_of_feasibility(found), "feasible", text, theme or "light")
 
 
 def _print(plan: Plan, *, as_json: bool, plot: bool) -> None:
     if as_json:
-        print(json.dumps(plan.to_document(), indent=2, ensure_ascii=False))
+        print_json(plan.to_document())
     else:
         show([*plan_blocks(plan), *(charts_of_plan(plan, signs=shows_signs()) if plot else ())])
 

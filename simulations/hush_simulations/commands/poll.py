@@ -1,7 +1,6 @@
 """`hush poll`: ask the people in a room, each of whom answers with a phone that adds noise."""
 
 import asyncio
-import json
 import re
 import sys
 from contextlib import suppress
@@ -16,6 +15,7 @@ import typer
 from hush_aggregator.store.location import parse_store, store_file
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, is_loopback
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
+from hush_common.output import OutputLostError, files_first, flush_output, print_json
 from hush_common.task import parse_interval
 from hush_common.terminal import note, show
 from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
@@ -121,27 +121,31 @@ def poll(
     )
     stop, forward = asyncio.Event(), asyncio.Event()
     directory = None if out is None else prepare(out)
+    lost: list[OutputLostError] = []
 
     def finish(ended: list[Answered]) -> None:
         try:
-            for path in () if directory is None else write_documents(ended, directory):
-                note(f"wrote {path}")
-        finally:
-            _print(ended, as_json=as_json)
+            with files_first(directory, lambda place: write_documents(ended, place)):
+                _print(ended, as_json=as_json)
+        except OutputLostError as error:  # the pictures are still to be written
+            lost.append(error)
 
     ended = run_to_end(
         run_poll(settings, stop, forward, lambda opened: _announce(opened, settings, forward), finish), stop
     )
     for path in () if directory is None else write_pictures(ended, directory, theme or "light"):
         note(f"wrote {path}")
+    for error in lost:
+        raise error
 
 
 def _print(ended: list[Answered], *, as_json: bool) -> None:
     if as_json:
         results = [one.result.to_document() | {"answers": one.answers} for one in ended]
-        print(json.dumps({"v": 1, "results": results}, indent=2, ensure_ascii=False), flush=True)
+        print_json({"v": 1, "results": results})
     else:
         show(blocks(ended))
+    flush_output()
 
 
 def _questions(

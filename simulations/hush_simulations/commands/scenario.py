@@ -7,6 +7,7 @@ import typer
 
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
+from hush_common.output import print_data, print_done
 from hush_common.terminal import Column, Row, Sentence, Table
 from hush_common.terminal import show as show_blocks
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario, text_of
@@ -36,7 +37,7 @@ def list_() -> None:
 def show(name: _Name) -> None:
     """Print the file of a scenario that comes with hush."""
     _check_shipped(name)
-    print(text_of(name), end="")
+    print_data(text_of(name))
 
 
 @app.command()
@@ -61,7 +62,7 @@ def new(
         raise OptionError("FILE", f"{file} exists; name a new file") from None
     except OSError as error:
         raise OptionError("FILE", f"{file} cannot be written ({error.strerror}); name another") from error
-    print(printable(f"{file}: change it, then run hush simulate {file}"))
+    print_done(printable(f"{file}: change it, then run hush simulate {file}"))
 
 
 def _check_shipped(name: str) -> None:

@@ -21,6 +21,7 @@ from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.mechanisms.registry import known
+from hush_common.output import files_first, print_json
 from hush_common.terminal import Renderable, note, show
 from hush_simulations.api.simulate import LostReportsWarning, SimulationOptions, SimulationWarning, simulate_async
 from hush_simulations.brokers.choice import is_external, parse_broker
@@ -48,6 +49,7 @@ from hush_simulations.commands.options import (
 from hush_simulations.commands.own_data import CsvFields, OwnData, scenario_of_file
 from hush_simulations.display.files import prepare, to_json, write_files
 from hush_simulations.display.progress import show_progress
+from hush_simulations.display.style import Theme
 from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
 from hush_simulations.results.run import Run
@@ -349,20 +351,22 @@ def run(
         if done.stopped and not done.accepted:
             note("stopped")
             raise typer.Exit(INTERRUPTED)
-        if as_json:
-            print(to_json(done))
-        else:
-            charts = () if plot is None else _charts(done)
-            show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if in_full else ())))
-        if directory is not None:
-            written = write_files(directory, done, theme or "light", record_of(request, done.experiment))
-            note("wrote " + ", ".join(map(str, written)))
+        with files_first(directory, lambda place: _write(place, done, request, theme)):
+            if as_json:
+                print_json(done.to_document())
+            else:
+                charts = () if plot is None else _charts(done)
+                show((*run_blocks(done), *charts, *(every_figure(done.to_document()) if in_full else ())))
         _complain_of_losses(done)
         if done.stopped:
             note("interrupted")
             raise typer.Exit(INTERRUPTED)
         if record is not None:
             _compare(record, done)
+
+
+def _write(directory: Path, done: Run, request: Request, theme: Theme | None) -> list[Path]:
+    return write_files(directory, done, theme or "light", record_of(request, done.experiment))
 
 
 def _charts(done: Run) -> Iterable[Renderable]:

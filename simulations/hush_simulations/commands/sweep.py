@@ -1,6 +1,5 @@
 """`hush sweep`: a scenario at every point of a grid, many trials of each; one table at the end."""
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import typer
 from hush_aggregator.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
+from hush_common.output import files_first, print_json
 from hush_common.terminal import Sentence, note, show
 from hush_simulations.api import sweep as api
 from hush_simulations.commands.options import (
@@ -81,14 +81,17 @@ def run(
     note(_size(asked))
     with _stopped_by_signals(directory, asked), show_sweep_progress() as tick:
         done = api.sweep(**given, seed=asked.seed, progress=tick)
-    if as_json:
-        print(json.dumps(done.to_document(), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        charts = () if plot is None else charts_of_sweep(done, signs=shows_signs())
-        show([*sweep_blocks(done), Sentence(""), *charts])
-    written = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
-    written += _drawn(done, out, theme or "light")
-    note("wrote " + ", ".join(map(str, written)))
+    with files_first(out, lambda place: _written(done, place, theme or "light", parquet=parquet)):
+        if as_json:
+            print_json(done.to_document())
+        else:
+            charts = () if plot is None else charts_of_sweep(done, signs=shows_signs())
+            show([*sweep_blocks(done), Sentence(""), *charts])
+
+
+def _written(done: SweepResult, out: Path, theme: Theme, *, parquet: bool) -> list[Path]:
+    tables = [write_csv(done, out / _CSV), *([write_parquet(done, out / _PARQUET)] if parquet else [])]
+    return tables + _drawn(done, out, theme)
 
 
 def _drawn(done: SweepResult, out: Path, theme: Theme) -> list[Path]:
@@ -117,7 +120,7 @@ def _show_status(sweep: Sweep, directory: SweepDirectory, *, as_json: bool) -> N
     cells, busy = directory.states(sweep.works()), directory.is_busy()
     total = sum(cells.values())
     if as_json:
-        print(json.dumps({"cells": total, **cells, "busy": busy}, indent=2))
+        print_json({"cells": total, **cells, "busy": busy})
         return
     counts = ", ".join(f"{whole(count)} {state}" for state, count in cells.items())
     others = "; another process is making cells" if busy else ""
