@@ -13,6 +13,7 @@ from hush_common.topics import is_sender
 if TYPE_CHECKING:
     from collections.abc import Callable
     from fractions import Fraction
+    from ssl import SSLContext
 
     from hush_client.gateway import OnMissing, ReceiptCallback, Source
     from hush_client.policy import Policy
@@ -38,12 +39,16 @@ class Client:
         spread: most seconds of the random delay before a report is sent; see `Gateway`.
         capacity: most reports that may wait for the broker; see `Gateway`.
         keep: seconds for which a report is kept after the broker's acknowledgement, at most a week; see `Gateway`.
-        transport: used instead of MQTT at `url`.
+        tls: used for TLS instead of the files in `url`; see `MqttTransport`.
+        client_id: the whole MQTT client id, for brokers that need a known one; see `MqttTransport`.
+        on_delivery: called with each receipt when the broker has the report, or reports not to; see `Gateway`.
+        transport: used instead of MQTT at `url`, `tls` and `client_id`.
 
     Raises:
         BrokerError: `url` is not an address of a broker, or its user cannot be part of a topic.
         TypeError: an argument has the wrong type; the message names it.
-        OptionError: `device` cannot be part of a topic, or `spread`, `capacity` or `keep` is out of range.
+        OptionError: `device` cannot be part of a topic, `spread`, `capacity` or `keep` is out of range, or `tls` or
+            `client_id` cannot be used.
         StateError: (on entering) the state cannot be opened or trusted.
     """
 
@@ -57,6 +62,9 @@ class Client:
         spread: float = 1.0,
         capacity: int = CAPACITY,
         keep: float = LONGEST_KEEP,
+        tls: "SSLContext | None" = None,
+        client_id: str = "",
+        on_delivery: "ReceiptCallback | None" = None,
         transport: "Transport | None" = None,
     ) -> None:
         check_type("url", url, (str, BrokerUrl), 'an address such as "mqtt://localhost", or a BrokerUrl')
@@ -71,7 +79,7 @@ class Client:
 
         self._device = device
         self._gateway = Gateway(
-            transport or _mqtt(address, device),
+            transport or _mqtt(address, device, tls, client_id),
             name=address.user or device,
             state=Path(state),
             policy=policy,
@@ -79,6 +87,7 @@ class Client:
             capacity=capacity,
             keep=keep,
             kept_bytes=DEVICE_BYTES,
+            on_delivery=on_delivery,
         )
 
     async def __aenter__(self) -> Self:
@@ -138,7 +147,7 @@ class Client:
         return await self._gateway.ledger(self._device)
 
 
-def _mqtt(address: BrokerUrl, device: str) -> "Transport":
+def _mqtt(address: BrokerUrl, device: str, tls: "SSLContext | None", client_id: str) -> "Transport":
     from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415 - a third of the start, for those who need it
 
-    return MqttTransport(address, device)
+    return MqttTransport(address, device, tls=tls, client_id=client_id)

@@ -53,7 +53,7 @@ from hush_common.domain import Domain, ParsedValue
 from hush_common.errors import BrokerError, OptionError, StateError, TaskError
 from hush_common.rng import ReportRng, SystemRng
 from hush_common.task import Task, is_task_id
-from hush_common.topics import ALL_TASKS, is_sender, report_topic, task_topic
+from hush_common.topics import ALL_TASKS, Acknowledgement, is_sender, report_topic, task_topic
 
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ class GatewayConfig:
     clock: Clock
     frame: int = FRAME_REPORTS
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    on_delivery: "ReceiptCallback | None" = None
 
     def __post_init__(self) -> None:
         check_type("name", self.name, str, 'text such as "house-4"')
@@ -85,6 +86,10 @@ class GatewayConfig:
         check_seconds("keep", self.retention.keep)
         check_type("kept_bytes", self.retention.room, int, "a whole number of bytes")
         check_seconds("recall_every", self.retention.every)
+        if self.on_delivery is not None and not callable(self.on_delivery):
+            raise TypeError(
+                f"on_delivery must be a function of one receipt, not of type {type(self.on_delivery).__name__}"
+            )
         if not is_sender(self.name):
             raise not_a_sender("name", self.name)
         if self.capacity < 1:
@@ -181,6 +186,7 @@ class AnswerService:
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
     sources: dict[tuple[str, str], "asyncio.Task[None]"] = field(default_factory=dict)  # by device and task
     watched: set[str] = field(default_factory=set)  # tasks that have or had a source
+    undelivered: dict[int, list[Receipt]] = field(default_factory=dict)  # by entry; only if somebody is called
 
     @property
     def tasks(self) -> TaskRegistry:
@@ -272,6 +278,10 @@ class AnswerService:
         def send(answers: dict[str, Answer]) -> None:
             if any(receipt.reason is None for receipt, _ in answers.values()):
                 self.cache.note_answer(question.task.id)
+            if self.config.on_delivery is not None:
+                for receipt, entry in answers.values():
+                    if receipt.status == "queued" and entry is not None:
+                        self.undelivered.setdefault(entry, []).append(receipt)
             for sequence in {entry for receipt, entry in answers.values() if receipt.status == "queued"}:
                 if sequence is not None:
                     self.sender.send(sequence, due)
@@ -284,6 +294,21 @@ class AnswerService:
             device: (replace(receipt, offline=True) if receipt.status == "queued" else receipt, sequence)
             for device, (receipt, sequence) in answers.items()
         }
+
+    def acknowledged(self, sequence: int, ack: Acknowledgement) -> None:
+        """Call `on_delivery` with the receipts of an entry that this run has stored."""
+        receipts = [receipt.acknowledged(ack) for receipt in self.undelivered.get(sequence, ())]
+        if any(receipt.status == "sent" for receipt in receipts):
+            del self.undelivered[sequence]
+        for receipt in receipts:
+            call_safely(self.config.on_delivery, receipt)
+
+
+def call_safely(callback: "ReceiptCallback | None", receipt: Receipt) -> None:
+    """Call an application's callback: its mistake must end nothing, and is not logged: its text may hold the value."""
+    if callback is not None:
+        with suppress(Exception):
+            callback(receipt)
 
 
 Source = Callable[[], object] | Callable[[], Awaitable[object]]
@@ -518,9 +543,7 @@ class SourceWorker:
         self._finished = task.digest, round_
         outcome = receipt.status if receipt.reason is None else f"refused: {receipt.meaning}"
         _LOG.info("%s, round %d: %s", task.id, round_, outcome)
-        if self._on_receipt is not None:
-            with suppress(Exception):  # an application's mistake must end nothing; its message may hold the value
-                self._on_receipt(receipt)
+        call_safely(self._on_receipt, receipt)
 
     async def _answer(self, task: Task) -> Receipt:
         loop = asyncio.get_running_loop()
@@ -587,9 +610,11 @@ async def _open_service(
         cache = await stack.enter_async_context(open_tasks(directory))
         stack.push_async_callback(background.stop)
         sender = Sender(transport, state, cache.registry, config.clock, config.retention)
+        service = AnswerService(config, cache, state, sender, rng, background)
+        sender.on_acknowledgement = service.acknowledged
         background.start(cache.run(), "hush-cache-tasks")
         background.start(sender.run(), f"hush-sender-{config.name}")
-        yield AnswerService(config, cache, state, sender, rng, background)
+        yield service
     background.check()
 
 
@@ -612,6 +637,9 @@ class Gateway:
         kept_bytes: most bytes of kept reports; beyond it the oldest are deleted, which `Statement.dropped` counts.
         recall_every: least seconds between two recalls of one task that the gateway applies.
         frame: most reports in one message, 1 to 256, of those that are made together (`report_many`).
+        on_delivery: called in the event loop with the receipt of each answer of this run when the broker has
+            acknowledged it (`"sent"`), and each time that the broker reports not to have it (`"undelivered"`). It must
+            not block.
         rng: source of the noise. Anything but the default is for experiments, and not private.
         clock: the current time, aware.
 
@@ -633,11 +661,12 @@ class Gateway:
         kept_bytes: int = GATEWAY_BYTES,
         recall_every: float = HOUR,
         frame: int = FRAME_REPORTS,
+        on_delivery: "ReceiptCallback | None" = None,
         rng: ReportRng | None = None,
         clock: Clock = utc_now,
     ) -> None:
         retention = RetentionPolicy(name, keep, kept_bytes, recall_every)
-        self._config = GatewayConfig(name, policy or Policy(), spread, capacity, clock, frame, retention)
+        self._config = GatewayConfig(name, policy or Policy(), spread, capacity, clock, frame, retention, on_delivery)
         self._transport = transport
         self._directory = Path(state)
         self._rng = rng or SystemRng()

@@ -16,6 +16,7 @@ from hush_common.broker_url import BrokerUrl
 
 if TYPE_CHECKING:
     from fractions import Fraction
+    from ssl import SSLContext
 
     from hush_client.gateway import OnMissing, ReceiptCallback, Source
     from hush_client.policy import Policy
@@ -47,6 +48,9 @@ class SyncClient:
         spread: float = 1.0,
         capacity: int = CAPACITY,
         keep: float = LONGEST_KEEP,
+        tls: "SSLContext | None" = None,
+        client_id: str = "",
+        on_delivery: "ReceiptCallback | None" = None,
         transport: "Transport | None" = None,
     ) -> None:
         self._client = Client(
@@ -57,6 +61,9 @@ class SyncClient:
             spread=spread,
             capacity=capacity,
             keep=keep,
+            tls=tls,
+            client_id=client_id,
+            on_delivery=on_delivery,
             transport=transport,
         )
         self._process = 0

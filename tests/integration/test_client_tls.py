@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ from fake_transport import HEIGHTS
 from servers import Mosquitto, free_port, need
 
 from hush_aggregator.broker.mqtt import MqttBroker
-from hush_client import Client, MqttTransport
+from hush_client import Client, MqttTransport, Receipt
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, OptionError
 from hush_common.topics import ALL_REPORTS, task_topic
 
 HOST = "127.0.0.1"
@@ -69,6 +70,35 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     }
     yield Secured(broker, urls, stranger)
     broker.stop()
+
+
+@pytest.mark.parametrize("way", ["certificate", "secure socket"])
+async def test_a_context_and_a_client_id_of_ones_own_are_used(secured: Secured, tmp_path: Path, way: str) -> None:
+    context = ssl.create_default_context(cafile=secured.urls["tls"].ca)
+    context.load_cert_chain(str(secured.urls["certificate"].cert), secured.urls["certificate"].key)
+    url = replace(secured.urls[way], ca=None, cert=None, key=None)
+    name, told = f"thing {way}", list[Receipt]()
+    async with aiomqtt.Client(HOST, secured.broker.port) as administrator:
+        await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
+        await administrator.subscribe(ALL_REPORTS, qos=1)
+        async with Client(
+            url, device="d", state=tmp_path, spread=0, tls=context, client_id=name, on_delivery=told.append
+        ) as client:
+            receipt = await client.report("heights", 172.0, timeout=60)
+            assert (receipt.status, told) == ("sent", [receipt])
+    assert f" as {name} (" in (secured.broker.directory / "mosquitto.log").read_text()
+
+
+def test_a_context_that_cannot_be_used_is_refused_with_the_remedy() -> None:
+    lax = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    lax.check_hostname = False
+    good = ssl.create_default_context()
+    for url, context, words in (("mqtts://h", lax, "check_hostname"), ("mqtt://h", good, "mqtts://")):
+        with pytest.raises(OptionError, match=f"^tls: .*{words}"):
+            Client(url, device="d", state="s", tls=context)
+    for name in ("x" * 129, "a\nb"):
+        with pytest.raises(OptionError, match=r"^client_id: "):
+            Client("mqtt://h", device="d", state="s", client_id=name)
 
 
 @pytest.mark.parametrize("way", WAYS)

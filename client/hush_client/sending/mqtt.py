@@ -3,13 +3,16 @@
 import asyncio
 import logging
 import secrets
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import NoneType
 from typing import Literal
 
+from hush_client.limits import check_type
 from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import ProtocolRefusedError
+from hush_common.errors import OptionError, ProtocolRefusedError
 from hush_common.mqtt.connection import MqttConnection, Options, connect
 from hush_common.task import PAYLOAD_LIMIT
 from hush_common.topics import Acknowledgement
@@ -19,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 _WINDOW = 64
 _PATIENCE_SECONDS = 30.0
 _INBOX_MESSAGES, _INBOX_BYTES = 1000, 1024 * 1024
+_LONGEST_ID = 128  # characters of a client id
 
 
 class MqttTransport:
@@ -32,13 +36,33 @@ class MqttTransport:
     Args:
         url: address and login.
         identifier: start of the MQTT client id; a random end follows, so that two runs never evict each other.
+        tls: used for TLS instead of the files in `url`, which must be `mqtts://` or `wss://`. It must check the
+            broker's certificate and its name.
+        client_id: the whole MQTT client id, for brokers whose rules need one that is known. Of two connections with
+            one client id, the broker ends the older.
 
     Raises:
         BrokerError: `url` is not an address of a broker.
+        TypeError: an argument has the wrong type.
+        OptionError: `tls` is given for an address without TLS or does not check the broker, or `client_id` is not a
+            client id.
     """
 
-    def __init__(self, url: BrokerUrl | str, identifier: str) -> None:
+    def __init__(
+        self, url: BrokerUrl | str, identifier: str, *, tls: ssl.SSLContext | None = None, client_id: str = ""
+    ) -> None:
         self._url = BrokerUrl.parse(url) if isinstance(url, str) else url
+        check_type("tls", tls, (ssl.SSLContext, NoneType), "an ssl.SSLContext")
+        check_type("client_id", client_id, str, "text")
+        if tls is not None and not self._url.tls:
+            raise OptionError("tls", f"is given, but {self._url} is an address without TLS; write mqtts:// or wss://")
+        if tls is not None and (tls.verify_mode is not ssl.CERT_REQUIRED or not tls.check_hostname):
+            checks = "verify_mode = ssl.CERT_REQUIRED and check_hostname = True"
+            raise OptionError("tls", f"does not check the broker's certificate and name; set {checks}")
+        if len(client_id) > _LONGEST_ID or not client_id.isprintable():
+            raise OptionError("client_id", f"is not a text of at most {_LONGEST_ID} printable characters")
+        self._tls = tls
+        self._client_id = client_id
         self._identifier = identifier
         self._old = False
 
@@ -61,8 +85,9 @@ class MqttTransport:
 
     def _options(self, version: Literal["3.1.1", "5"]) -> Options:
         return Options(
-            identifier=f"{self._identifier}-{secrets.token_hex(6)}",
+            identifier=self._client_id or f"{self._identifier}-{secrets.token_hex(6)}",
             version=version,
+            tls=self._tls,
             payload_limit=PAYLOAD_LIMIT,
             inbox_messages=_INBOX_MESSAGES,
             inbox_bytes=_INBOX_BYTES,

@@ -150,6 +150,8 @@ class Sender:
     ) -> None:
         self.trouble: HushError | None = None
         """Why there is no connection; None while there is one, and before the first attempt ended."""
+        self.on_acknowledgement: Callable[[int, Acknowledgement], object] = lambda _sequence, _ack: None
+        """Called with each answer of the broker to an entry of the outbox."""
         self.forbidden: dict[str, SubscriptionRefusedError] = {}
         """Topics that the broker does not let us read; the reports of other tasks continue."""
         self._transport = transport
@@ -392,6 +394,7 @@ class Sender:
         pending = self._pending.pop(sequence, None)
         if pending is not None and not pending.done():
             pending.set_result(ack)
+        self.on_acknowledgement(sequence, ack)
         self._writer.wake()  # `flush` may wait for this one
 
 

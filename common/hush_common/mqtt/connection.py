@@ -517,6 +517,7 @@ class Options:
 
     identifier: str  # the MQTT client id; of two connections that share one, a broker ends the older
     version: Literal["3.1.1", "5"] = "3.1.1"  # 5 has acknowledgements with reason codes
+    tls: ssl.SSLContext | None = None  # None reads the files in the address
     persistent: bool = False  # whether the broker keeps the session while disconnected; only with 3.1.1
     will: tuple[str, bytes] | None = None  # topic and payload to publish, retained, if the connection is lost
     payload_limit: int  # bytes; a longer payload comes truncated, and still longer than this
@@ -749,7 +750,7 @@ async def _client(url: BrokerUrl, options: Options) -> MqttClient:
         patience=options.patience,
         ping_every=options.ping_every,
         silence=options.silence,
-        tls_context=await asyncio.to_thread(tls_context, url) if url.tls else None,
+        tls_context=options.tls or (await asyncio.to_thread(tls_context, url) if url.tls else None),
         transport="unix" if url.is_socket else "tcp" if url.path is None else "websockets",
         websocket_path=url.path,
         inbox=Inbox(options.inbox_messages, options.inbox_bytes),

@@ -14,12 +14,12 @@ import pytest
 from fake_transport import FakeTransport, Fate, make_heights
 from waiting import until
 
-from hush_client import Client, Gateway, Policy, Receipt
+from hush_client import Client, Gateway, Policy, Receipt, Undelivered
 from hush_client.gateway import AnswerService, GatewayConfig, SourceWorker
 from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import Task, decode_task, make_task
-from hush_common.topics import ALL_TASKS, task_topic
+from hush_common.topics import ALL_TASKS, Acknowledgement, task_topic
 from hush_common.wire import Frame, decode
 
 SOON, LATER = 0.1, 0.7  # seconds that a source has
@@ -357,6 +357,30 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
 
 
 @pytest.mark.virtual_time
+async def test_a_delivery_is_told_when_the_broker_has_the_report_and_when_it_refuses_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    def tell(receipt: Receipt) -> NoReturn:
+        told.append(receipt)
+        raise ValueError("an application's mistake")
+
+    stored, told = list[Receipt](), list[Receipt]()
+    broker = FakeTransport()
+    broker.answers.append(Acknowledgement(0x87, can_refuse=True))
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, clock=clock, on_delivery=tell) as g:
+        g.answer("d", "heights", Source(172.0).read, source_timeout=SOON, on_receipt=stored.append)
+        await until(lambda: told)
+        assert [one.status for one in (*stored, *told)] == ["queued", "undelivered"]
+        assert told[0].reason is Undelivered.FORBIDDEN
+        broker.drop()  # it is sent again over the next connection
+        await until(lambda: len(told) == 2)
+        assert (told[1].status, told[1].report_id) == ("sent", stored[0].report_id)
+        await g.report_many("heights", {"e": 1, "f": 2})
+        assert [one.status for one in told[2:]] == ["sent", "sent"]
+        assert (await g.report("e", "heights", 3)).status == "already_answered"
+    assert len(told) == 4
+
+
 async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and_pins_the_first(
     tmp_path: Path, clock: Clock
 ) -> None:

@@ -32,6 +32,9 @@ class Secret:
         ({"spread": True}, "spread must be a number of seconds, not of type bool"),
         ({"capacity": "5"}, "capacity must be a whole number, not of type str"),
         ({"capacity": 1.5}, "capacity must be a whole number, not of type float"),
+        ({"tls": True}, "tls must be an ssl.SSLContext, not of type bool"),
+        ({"client_id": 5}, "client_id must be text, not of type int"),
+        ({"on_delivery": "print"}, "on_delivery must be a function of one receipt, not of type str"),
         ({"keep": Secret()}, "keep must be a number of seconds, not of type Secret"),
     ],
 )
