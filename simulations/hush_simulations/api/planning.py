@@ -7,7 +7,7 @@ from hush_common.domain import KINDS, Domain, Readable
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
 from hush_common.task import make_task
-from hush_simulations.api.simulate import Epsilon, SimulationOptions, confidence_of, epsilon_of, whole_of
+from hush_simulations.api.simulate import Epsilon, SimulationOptions, confidence_of, epsilon_of, warn_of_codes, whole_of
 from hush_simulations.engines.experiment import Whole
 from hush_simulations.planning.asking import parse_error
 from hush_simulations.planning.feasibility import EPSILONS, GOAL, Feasibility, feasibility
@@ -135,4 +135,5 @@ def _asked(
     asked, rows = scenario.task().domain, scenario.population
     if not isinstance(rows, Observed):
         raise TypeError("data are values of people who were observed")
+    warn_of_codes(rows, asked)
     return asked, own_values(asked, rows.values, rows.to_document(), rows.name), len(rows.values)

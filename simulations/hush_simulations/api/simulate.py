@@ -367,10 +367,15 @@ def _warn(experiment: Experiment) -> None:
     if task.epsilon > WEAK_ABOVE:
         shown = decimal_text(task.epsilon)
         found.append(f"epsilon {shown} protects little; a real device refuses it unless its owner agrees")
-    if isinstance(people, Observed):
-        from hush_simulations.scenarios.python_data import hints  # noqa: PLC0415 - for a person's own data alone
-
-        remedy = 'if that is a code for a missing value, empty those cells (None) and set missing="drop"'
-        found += [f"{hint}; {remedy}" for hint in hints(people, task.domain)]
     for text in found:
         warnings.warn(text, SimulationWarning, stacklevel=3)
+    if isinstance(people, Observed):
+        warn_of_codes(people, task.domain)
+
+
+def warn_of_codes(people: Observed, domain: Domain) -> None:
+    """Warn of numbers that may be codes for a missing value."""
+    from hush_simulations.scenarios.python_data import MARK_IN_PYTHON, hints  # noqa: PLC0415 - for own data alone
+
+    for hint in hints(people, domain):
+        warnings.warn(f"{hint}; {MARK_IN_PYTHON}", SimulationWarning, stacklevel=4)

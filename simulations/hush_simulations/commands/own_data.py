@@ -173,10 +173,10 @@ def _of_shipped(own: OwnData, name: str, file: Path) -> Scenario:
 def sentinels(people: Population, domain: Domain) -> Iterator[str]:
     """Sentences about numbers of a person's own data that may be codes for a missing value, with the remedy."""
     if isinstance(people, Observed):
-        from hush_simulations.scenarios.python_data import hints  # noqa: PLC0415 - narwhals takes a fiftieth of a second
+        from hush_simulations.scenarios.python_data import MARK_IN_A_COMMAND, hints  # noqa: PLC0415 - narwhals takes a fiftieth of a second
 
         for hint in hints(people, domain):
-            yield f"{hint}; if that is a code for a missing value, name it with --na, and write --missing drop"
+            yield f"{hint}; {MARK_IN_A_COMMAND}"
 
 
 def _bound(option: str, text: str | None) -> float:

@@ -418,7 +418,10 @@ def _warnings_said() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, SimulationWarning):
-                note(f"WARNING: {with_options(str(message))}")
+                from hush_simulations.scenarios.python_data import MARK_IN_A_COMMAND, MARK_IN_PYTHON  # noqa: PLC0415 - see own_data
+
+                text = str(message).replace(MARK_IN_PYTHON, MARK_IN_A_COMMAND)
+                note(f"WARNING: {with_options(text)}")
             elif not issubclass(category, LostReportsWarning):
                 shown(message, category, filename, lineno, file, line)
 

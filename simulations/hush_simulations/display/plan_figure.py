@@ -10,6 +10,7 @@ from hush_common.epsilon import decimal_text
 from hush_common.formatting import significant, whole
 from hush_common.terminal import wrapped
 from hush_simulations.auditing.audit import Audit
+from hush_simulations.display.clamping import clamping_error
 from hush_simulations.display.plan_table import (
     amount_in_words,
     feasibility_asked,
@@ -84,6 +85,8 @@ def _feasible(found: Feasibility, title: str, palette: Palette) -> "Figure":
         axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
 
     what = f"Population, {half_width_in_words(found)}" if found.people is not None else "Population"
+    if found.data is not None and found.data.clamping is not None:
+        what += f"; the bounds alone make it {clamping_error(found.data.clamping)}"
     return _drawn(title, what, 4.4, palette, draw, columns=1)
 
 

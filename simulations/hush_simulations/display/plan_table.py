@@ -13,6 +13,7 @@ from hush_common.epsilon import at_most_sure, decimal_text
 from hush_common.formatting import at_least, exact, fixed, percent_at_most, ratio, significant, whole
 from hush_common.terminal import TIE, Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
 from hush_simulations.auditing.audit import Finding, Tested
+from hush_simulations.display.clamping import clamping_blocks
 from hush_simulations.planning.feasibility import Feasibility, FeasibleLine
 from hush_simulations.planning.plan import (
     TARGETS,
@@ -24,6 +25,7 @@ from hush_simulations.planning.plan import (
     PlanQuestion,
     Target,
     Unknown,
+    range_of,
 )
 
 
@@ -60,6 +62,7 @@ _TIMES: Mapping[Unknown, str] = {
 
 def plan_blocks(plan: Plan) -> Iterator[Renderable]:
     """The question, a line for each mechanism, and what follows."""
+    yield from _clamping(plan.question.data)
     yield Sentence("")
     yield Sentence(heading_of(plan.question), "bold", hanging=2)
     yield Sentence("")
@@ -67,6 +70,13 @@ def plan_blocks(plan: Plan) -> Iterator[Renderable]:
     yield Sentence("")
     yield from (Sentence(words, hanging=2) for words in _sentences(plan))
     yield Sentence("")
+
+
+def _clamping(data: OwnValues | None) -> Iterator[Renderable]:
+    """Yield first of all that the bounds cut off values."""
+    if data is not None and data.clamping is not None:
+        yield Sentence("")
+        yield from clamping_blocks([data.clamping])
 
 
 def heading_of(question: PlanQuestion) -> str:
@@ -175,7 +185,7 @@ def _choice(plan: Plan) -> Iterator[str]:
     elif names:
         yield f"auto picks {' and '.join(f'{name} for the {target}' for target, name in plan.auto.items())}."
     elif not plan.cheapest:
-        yield "No mechanism achieves this error: ask more people, or accept a larger one."
+        yield f"No mechanism achieves this error: {_remedy(plan.question)}."
         return
     for target in TARGETS:
         yield from _compared(plan, target)
@@ -184,7 +194,8 @@ def _choice(plan: Plan) -> Iterator[str]:
 
 def _shorter(plan: Plan) -> Iterator[str]:
     """Yield where `auto` needs so many people because the method of the interval changes there to a narrower one."""
-    error = None if plan.question.domain.is_share else plan.question.error_in_unit
+    room = plan.question.room
+    error = None if plan.question.domain.is_share or room is None else room * range_of(plan.question.domain)
     for line in plan.mechanisms:
         for target, half in line.half_widths.items():
             people = int(line.amounts[target])
@@ -197,9 +208,15 @@ def _shorter(plan: Plan) -> Iterator[str]:
             )
 
 
+def _remedy(question: PlanQuestion) -> str:
+    if question.room is not None and question.room <= 0:
+        return "the bounds alone make a larger one; widen them"
+    return "ask more people, or accept a larger one"
+
+
 def _compared(plan: Plan, target: Target) -> Iterator[str]:
     if target not in plan.cheapest:
-        yield f"For the {target}, no mechanism achieves this error: ask more people, or accept a larger one."
+        yield f"For the {target}, no mechanism achieves this error: {_remedy(plan.question)}."
         return
     if target not in plan.auto:
         yield f"For the {target}, auto does not achieve this error; {plan.cheapest[target]} does."
@@ -220,6 +237,7 @@ def _compared(plan: Plan, target: Target) -> Iterator[str]:
 
 def feasibility_blocks(found: Feasibility) -> Iterator[Renderable]:
     """Yield the question, a line for each epsilon, and what follows."""
+    yield from _clamping(found.data)
     yield Sentence("")
     yield Sentence(feasibility_heading(found), "bold", hanging=2)
     yield Sentence("")
@@ -284,7 +302,9 @@ def unit_of(domain: Domain) -> str:
 def _feasibility_sentences(found: Feasibility) -> Iterator[str]:
     if found.people is not None:
         line = found.reaching(POPULATION)
-        if line is not None:
+        if found.room <= 0:
+            yield "No number of people reaches the goal: the bounds alone make a larger error. Widen them."
+        elif line is not None:
             yield f"From epsilon {decimal_text(line.epsilon)} on, these people reach the goal for the population."
         else:
             yield "At none of these epsilons do these people reach the goal for the population."
@@ -294,9 +314,16 @@ def _feasibility_sentences(found: Feasibility) -> Iterator[str]:
             "the mean, once."
         )
     yield "observer: how sure somebody at 50/50 about a person becomes at most, who sees that person's report."
-    yield "people for the goal: how many have to answer, for the population."
+    yield f"people for the goal: how many have to answer, for the population{_in_the_room(found)}."
     yield "Every figure is for worst-case values." if found.data is None else _basis(found.data, found.domain)
     yield _promise("this", found.data)
+
+
+def _in_the_room(found: Feasibility) -> str:
+    """Return what people may reach where the bounds leave less of the goal."""
+    if not 0 < found.room < found.goal:
+        return ""
+    return f": an interval of ± {error_in_words(found.domain, found.room)}, since the bounds take the rest"
 
 
 _LABELS = len("measured")

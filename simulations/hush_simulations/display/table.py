@@ -11,6 +11,7 @@ from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, ratio, significant, whole
 from hush_common.task import Task
 from hush_common.terminal import Cell, Column, Fact, Facts, Renderable, Row, Sentence, Styled, Table
+from hush_simulations.display.clamping import clamping_blocks
 from hush_simulations.engines.experiment import ABSENT
 from hush_simulations.results.run import PooledRounds, Round, Run, Score, auto_mechanism
 from hush_simulations.scenarios.population import Observed
@@ -252,6 +253,9 @@ _AWAY = "the device was away for a round, or never answers"
 def run_blocks(run: Run) -> Iterator[Renderable]:
     """Yield everything that hush simulate prints about a run."""
     empty = Sentence("")
+    if moved := run.clampings:
+        yield empty
+        yield from clamping_blocks(moved, with_means=True)
     yield empty
     yield Sentence(heading(run), "bold")
     yield empty
@@ -380,8 +384,7 @@ def _costs(run: Run) -> Iterator[Fact]:
     most, rounds = "at most " if run.chosen else "", len(run.rounds)
     spent = most + decimal_text(run.epsilon_spent)
     yield Fact("epsilon spent by each device", spent, f"over {whole(rounds)} rounds" if rounds > 1 else "")
-    clamped = "not included in the intervals" if run.clamped else ""
-    yield Fact("values clamped to the bounds", whole(run.clamped), clamped)
+    yield Fact("values clamped to the bounds", whole(run.clamped), "see above" if run.clamped else "")
     yield Fact("time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s")
     yield Fact("noise", run.noise)
     if run.experiment.seed is not None:

@@ -83,9 +83,14 @@ class Feasibility(Shown):
             ]
         }
 
+    @property
+    def room(self) -> float:
+        """What the bounds leave of the goal, in the unit of the value: not positive if they alone miss it."""
+        return self.goal if self.data is None else self.goal - self.data.bias
+
     def reaching(self, target: str) -> FeasibleLine | None:
         """Return the line of the smallest epsilon at which these people reach the goal."""
-        return next((line for line in self.lines if line.half_widths.get(target, float("inf")) <= self.goal), None)
+        return next((line for line in self.lines if line.half_widths.get(target, float("inf")) <= self.room), None)
 
     def in_short(self) -> str:
         return f"Feasibility at {len(self.lines)} epsilons"
@@ -112,13 +117,14 @@ def feasibility(
     """
     known, scale = () if data is None else data.known, range_of(domain)
     families, trust = offered(domain, known), central(domain, known)
+    room = goal if data is None else goal - data.bias / scale
 
     def line(epsilon: Fraction) -> FeasibleLine:
         name = choose(domain, [epsilon])[0]
         cost, trusted = families[name](epsilon), trust(epsilon)
         if cost is None or trusted is None:
             raise TypeError(f"{name} was chosen for an epsilon that it does not serve")
-        needed = {target: people_for(cost, target, goal, confidence) for target in TARGETS}
+        needed = {target: people_for(cost, target, room, confidence) for target in TARGETS} if room > 0 else {}
 
         def widths(of: Any) -> dict[str, float]:  # noqa: ANN401 - either cost
             if people is None:

@@ -44,6 +44,7 @@ from hush_common.mechanisms import Laplace, Mechanism, Offers, SubsetSelection
 from hush_common.mechanisms.parameters import Parameters
 from hush_common.mechanisms.registry import choose, fitting
 from hush_common.task import Task
+from hush_simulations.planning.clamping import Clamping, clampings
 from hush_simulations.shown import Shown
 
 EVEN = 0.25
@@ -525,11 +526,18 @@ class OwnValues:
     rows: Mapping[str, object]
     column: str
     deviation: float | None
+    clamping: Clamping | None = None
+
+    @property
+    def bias(self) -> float:
+        """The error of the mean that the bounds make, in the unit of the value; 0 if no value is beyond them."""
+        return 0.0 if self.clamping is None else abs(self.clamping.error)
 
     def to_document(self) -> dict[str, Any]:
         """Return what a plan says about them."""
         deviation = {} if self.deviation is None else {"standard_deviation": self.deviation}
-        return {"column": self.column, **self.rows, **deviation}
+        clamping = {} if self.clamping is None else {"clamping": self.clamping.to_document()}
+        return {"column": self.column, **self.rows, **deviation, **clamping}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -551,6 +559,14 @@ class PlanQuestion:
         if self.people is None:
             return "people"
         return "epsilon" if self.epsilon is None else "error"
+
+    @property
+    def room(self) -> float | None:
+        """What the bounds leave of the error: as much as noise and sampling may make. Not positive if nothing."""
+        if self.error is None or self.data is None:
+            return self.error
+        bias = self.data.bias / range_of(self.domain)
+        return self.error - bias if self.confidence is not None or bias > self.error else sqrt(self.error**2 - bias**2)
 
     @property
     def error_in_unit(self) -> float | None:
@@ -677,7 +693,12 @@ def _known(question: PlanQuestion) -> dict[str, Any]:
         known["error_of_range"] = question.error
     if question.confidence is None:
         return known | {"error_is": "root mean square"}
-    return known | {"error_is": "half-width", "confidence": question.confidence, "kept_in": KEPT}
+    return known | {
+        "error_is": "half-width",
+        "confidence": question.confidence,
+        "kept_in": KEPT,
+        "tolerance": TOLERANCE,
+    }
 
 
 def _domain(domain: Domain) -> dict[str, Any]:
@@ -713,7 +734,8 @@ def own_values(domain: Domain, values: Sequence[object], rows: Mapping[str, obje
         case _:
             raise TypeError("a plan from data is about one column")
     deviation = sqrt(known[0].moment(2)) * range_of(domain) if len(known) == 1 else None
-    return OwnValues(known=known, rows=rows, column=column, deviation=deviation)
+    clamping = next(iter(clampings(domain, values)), None)
+    return OwnValues(known=known, rows=rows, column=column, deviation=deviation, clamping=clamping)
 
 
 def _mixed(places: NDArray[np.float64], any_of: NDArray[np.float64], absent: float) -> Values:
@@ -787,18 +809,20 @@ def _solved(question: PlanQuestion, family: Family, target: Target, line: PlanLi
 
 
 def _least_epsilon(question: PlanQuestion, family: Family, target: Target) -> Fraction | None:
-    if question.people is None or question.error is None:
+    room = question.room
+    if question.people is None or room is None or room <= 0:
         return None
     variance = sampling_variance(() if question.data is None else question.data.known)
-    if target == POPULATION and sampling_error(question.people, question.confidence, variance) > question.error:
+    if target == POPULATION and sampling_error(question.people, question.confidence, variance) > room:
         return None  # no epsilon reaches it: do not search
-    return epsilon_for(family, target, question.people, question.error, question.confidence)
+    return epsilon_for(family, target, question.people, room, question.confidence)
 
 
 def _people_or_error(question: PlanQuestion, cost: MechanismCost, target: Target) -> Amount | None:
+    room = question.room
     if question.people is None:
-        return None if question.error is None else people_for(cost, target, question.error, question.confidence)
-    if question.error is None:
+        return None if room is None or room <= 0 else people_for(cost, target, room, question.confidence)
+    if room is None:
         return error_of(cost, target, question.people, question.confidence) * range_of(question.domain)
     return None
 

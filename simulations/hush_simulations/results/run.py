@@ -35,10 +35,13 @@ from hush_simulations.engines.experiment import (
     in_words,
     offers_of,
 )
+from hush_simulations.planning.clamping import Clamping, clampings
 from hush_simulations.scenarios.population import Observed, Value, means_of
 from hush_simulations.shown import Shown
 
 Covered = Mapping[str, bool]
+
+_MOST_DRAWN = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -463,6 +466,22 @@ class Run(Shown):
         return sum(done.clamped for done in self.rounds)
 
     @property
+    def clampings(self) -> tuple[Clamping, ...]:
+        """What the bounds do to the values of the last round, by number or coordinate; empty if no value was moved.
+
+        In bulk, of all rows of the data, or of a sample of the population.
+        """
+        return clampings(self.task.domain, self._true_values()) if self.clamped else ()
+
+    def _true_values(self) -> Sequence[Value]:
+        people = self.experiment.scenario.population
+        if self.drawing is None:
+            return [self.experiment.value(device, len(self.rounds) - 1) for device in self.last.reporters]
+        if isinstance(people, Observed):
+            return people.values
+        return people.draw(min(self.clients, _MOST_DRAWN), np.random.default_rng(self.experiment.seed))
+
+    @property
     def declined(self) -> Mapping[str, int]:
         """Answers that devices declined in all rounds, by reason."""
         return sum((Counter(done.declined) for done in self.rounds), Counter())
@@ -536,6 +555,8 @@ class Run(Shown):
             "clamped": self.clamped,
             "epsilon_spent": decimal_text(self.epsilon_spent),
         }
+        if moved := self.clampings:
+            document["clamping"] = [one.to_document() for one in moved]
         if self.chosen:
             document["chosen"] = {decimal_text(epsilon): count for epsilon, count in self.chosen.items()}
         if isinstance(people := self.experiment.scenario.population, Observed):

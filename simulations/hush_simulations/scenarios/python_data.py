@@ -402,6 +402,16 @@ class _Sentinel:
     is_beyond: bool
 
 
+MARK_IN_PYTHON = (
+    'if that is a code for a missing value, put None there (in a CSV file: csv={"na": ...}) and pass missing="drop"'
+)
+MARK_IN_A_COMMAND = (
+    "if that is a code for a missing value, name it with --na (in a Parquet file: empty those cells) and write "
+    "--missing drop"
+)
+"""Remedies for what `hints` are about, in the words of either face."""
+
+
 def hints(people: Observed, domain: Domain) -> Iterator[str]:
     """Yield sentences about numbers that may be codes, without the remedy; at most three for a column."""
     names: tuple[str, ...] = (people.name,)

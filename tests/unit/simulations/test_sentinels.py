@@ -101,11 +101,11 @@ def file(tmp_path: Path) -> Path:
 def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, command: tuple[str, ...]) -> None:
     asked = [sys.executable, "-m", "hush", *command, "--csv", str(file), "--lower", "0", "--upper", "110", "--json"]
     done = subprocess.run([*asked, "--header", "yes"], capture_output=True, text=True, check=False, timeout=240)
-    remedies = {
-        "simulate": "if that is a code for a missing value, empty those cells (None) and set --missing drop",
-        "plan": "if that is a code for a missing value, name it with --na, and write --missing drop",
-    }
-    warning, remedy = "WARNING: " * (command[0] == "simulate"), remedies[command[0]]
+    remedy = (
+        "if that is a code for a missing value, name it with --na (in a Parquet file: empty those cells) and write "
+        "--missing drop"
+    )
+    warning = "WARNING: " * (command[0] == "simulate")
     assert done.returncode == 0
     assert without_progress(done.stderr).splitlines() == [
         f"hush: {warning}age: 40 of 283 rows have {code}, beyond the bounds; {remedy}" for code in (-99, 999)
@@ -114,6 +114,11 @@ def test_the_commands_hint_on_standard_error_and_change_nothing(file: Path, comm
 
 
 def test_a_program_is_warned() -> None:
-    with pytest.warns(UserWarning, match=r"^40 of 243 rows have 999, beyond the bounds; .* empty those cells"):
+    words = r'^40 of 243 rows have 999, beyond the bounds; [^-]* None [^-]*missing="drop"$'
+    with pytest.warns(UserWarning, match=words):
         run = hush.simulate(data=people(999), domain=AGES, engine="bulk")
     assert run.result.n == 243
+    with pytest.warns(UserWarning, match=words):
+        hush.feasible(people(999), AGES, epsilons=[1])
+    with pytest.warns(UserWarning, match=words):
+        hush.plan(AGES, people(999), epsilon=1, people=50)

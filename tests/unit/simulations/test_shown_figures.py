@@ -95,7 +95,7 @@ def expected(found: dict[str, Any]) -> Iterator[float | Fraction]:
     if "error" in found:
         yield from error_in_words(found, found["error"])
     if "confidence" in found:
-        yield from (100 * Fraction(str(found["confidence"])), 100 * Fraction(str(found["kept_in"])))
+        yield from (100 * Fraction(str(found[name])) for name in ("confidence", "kept_in", "tolerance"))
     if "observer_at_most_sure" in found:
         yield from (Fraction(found["epsilon"]), 50, 50)
     if "price_of_no_trust" in found:
