@@ -130,11 +130,9 @@ class Command(NamedTuple):
 
 
 @contextmanager
-def polling(*arguments: str, files: int = 0) -> Iterator[Command]:
-    """Run `hush poll` with these arguments until phones can answer, with a limit of open files if it is not 0."""
-    command = [sys.executable, "-m", "hush", "poll", *arguments]
-    if files:
-        command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
+def polling(*arguments: str, start: str = 'exec "$@"') -> Iterator[Command]:
+    """Run `hush poll` with these arguments, as this command of the shell does, until phones can answer."""
+    command = ["sh", "-c", start, "sh", sys.executable, "-m", "hush", "poll", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = ""

@@ -141,7 +141,7 @@ class Flood:
 
 @pytest.mark.long
 async def test_connections_that_say_nothing_keep_no_phone_out_and_print_nothing() -> None:
-    with polling(*ASK, files=256) as poll:
+    with polling(*ASK, start='ulimit -n 256; exec "$@"') as poll:
         with reopening(poll.port, 400) as opened:
             await until(lambda: opened[0] > 400)  # more than the files of the command
             for _ in range(3):

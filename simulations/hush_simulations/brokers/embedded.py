@@ -35,6 +35,7 @@ from hush_common.topics import is_sender, task_of_recall_topic, task_of_report_t
 
 _SHUTDOWN_SECONDS = 2.0
 _LISTENER = "default"
+_MOST_SUBSCRIPTIONS = 100  # of a device: amqtt compares each message with all of them
 _LONGEST_PARENT = 70  # bytes; the path of a Unix socket has at most 103
 
 
@@ -58,7 +59,8 @@ class _Login(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
 
     async def authenticate(self, *, session: Any) -> bool:  # noqa: ANN401 - the signature is amqtt's
         if session.username is None:
-            return not session.will_flag  # amqtt publishes a will without asking the rules
+            # amqtt publishes a will without asking the rules, and keeps a session that is not clean
+            return session.clean_session and not session.will_flag
         given = (session.password or "").encode()
         return session.username == OWNER and compare_digest(given, self.config.password.encode())
 
@@ -73,7 +75,12 @@ class _Rules(BaseTopicPlugin):  # type: ignore[misc] # amqtt is untyped
             return True
         if action is Action.PUBLISH:
             return task_of_report_topic(topic) is not None and is_sender(topic.rpartition("/")[2])
-        return task_of_task_topic(topic) is not None or task_of_recall_topic(topic) is not None
+        if task_of_task_topic(topic) is None and task_of_recall_topic(topic) is None:
+            return False
+        if action is Action.SUBSCRIBE:
+            session.hush_subscriptions = getattr(session, "hush_subscriptions", 0) + 1
+            return bool(session.hush_subscriptions <= _MOST_SUBSCRIPTIONS)
+        return True
 
 
 class _Broker(Broker):  # type: ignore[misc] # amqtt is untyped

@@ -15,7 +15,7 @@ from hush_aggregator.broker.mqtt import MqttBroker
 from hush_aggregator.broker.session import BrokerSession
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import BrokerError
+from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_simulations.brokers.embedded import embedded_broker, private_broker
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
@@ -170,6 +170,23 @@ async def test_with_an_owner_everybody_else_is_a_device() -> None:
             writer.write(hello)
             assert await reader.readexactly(4) == answer
             writer.close()
+
+
+async def test_a_device_leaves_nothing_on_a_private_broker() -> None:
+    """A session that is kept, and any number of subscriptions, would slow down the broker for others."""
+    async with private_broker("right") as url:
+        reader, writer = await asyncio.open_unix_connection(url.host)
+        writer.write(CONNECT.replace(b"\x04\x02\x00", b"\x04\x00\x00"))  # not clean
+        assert await reader.readexactly(4) == b"\x20\x02\x00\x05"
+        writer.close()
+        async with MqttTransport(url, "device").connect() as link:
+            for number in range(100):
+                await link.subscribe(f"hush/v1/tasks/{number}")
+            for number in range(100, 110):
+                with pytest.raises(SubscriptionRefusedError):
+                    await link.subscribe(f"hush/v1/tasks/{number}")
+        async with MqttTransport(url, "device").connect() as link:
+            await link.subscribe("hush/v1/tasks/+")
 
 
 @pytest.mark.parametrize("parent", ["", "a-long-name" * 20])
