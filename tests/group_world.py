@@ -18,8 +18,7 @@ from hush_aggregator.estimation import Estimator
 from hush_aggregator.store import BrokerMemory, SqliteStore, StoredRecall
 from hush_aggregator.workers import WorkerGroup
 from hush_common.errors import StoreError
-from hush_common.topics import BROKER_DROPPED, estimate_topic
-from hush_simulations.brokers.memory import matches
+from hush_common.topics import BROKER_DROPPED, estimate_topic, matches
 
 if TYPE_CHECKING:
     from hush_aggregator.store.base import Store
@@ -148,12 +147,20 @@ class GroupBroker(Broker):
 
 
 class _Gated(Aggregator):
-    """An aggregator whose database may not answer."""
+    """An aggregator whose database may not answer.
+
+    Attributes:
+        answers: whether it answers.
+        is_renewed: whether it answers the questions for the lease, too.
+    """
 
     answers: asyncio.Event
+    is_renewed: asyncio.Event
 
     async def _in_worker(self, function: Callable[..., Any], *args: object) -> Any:  # noqa: ANN401 - as its own
         await self.answers.wait()
+        if getattr(function, "__self__", None) is self._lease:
+            await self.is_renewed.wait()
         return await super()._in_worker(function, *args)
 
 
@@ -173,6 +180,7 @@ class Group(World):
     row: Lease = field(default_factory=Lease)
     memories: dict[str, BrokerMemory] = field(default_factory=dict)
     estimators: dict[str, Estimator] = field(default_factory=dict)
+    settle: dict[str, float] = field(default_factory=dict)  # seconds, where they are not those of a quick broker
 
     @property
     def readers(self) -> GroupBroker:
@@ -187,13 +195,14 @@ class Group(World):
             tasks=(self.task,),
             name=f"worker {worker}",
             clock=self.now,
-            settle_s=0.1,
+            settle_s=self.settle.get(worker, 0.1),
             estimator=self.estimators.get(worker),
             separate=SeparateConnections(*buses),
             group=WorkerGroup("g", worker, self.row.of(worker), self.loop.time),
         )
-        aggregator.answers = asyncio.Event()
+        aggregator.answers, aggregator.is_renewed = asyncio.Event(), asyncio.Event()
         aggregator.answers.set()
+        aggregator.is_renewed.set()
         self.workers[worker] = Member(aggregator, self.loop.create_task(aggregator.run()))
         self.wait(for_s)
 
@@ -214,12 +223,14 @@ class Group(World):
         self.row.expires = until
         assert len(self.readers.seen) == number, member
 
-    def cut_off(self, worker: str) -> None:
-        """From now on the database does not answer this worker."""
-        self.workers[worker].aggregator.answers.clear()
+    def cut_off(self, worker: str, *, only_lease: bool = False) -> None:
+        """From now on the database does not answer this worker, or not when it renews its lease."""
+        aggregator = self.workers[worker].aggregator
+        (aggregator.is_renewed if only_lease else aggregator.answers).clear()
 
     def reconnect(self, worker: str) -> None:
         self.workers[worker].aggregator.answers.set()
+        self.workers[worker].aggregator.is_renewed.set()
 
     def wait(self, seconds: float) -> None:
         self._running = next((one.running for one in self.workers.values()), None)

@@ -349,6 +349,7 @@ class Ownership:
         if not here:
             return
         is_readable = await self._look(session, here)
+        self._lease()  # else another worker may have published what was read
         there = {task_id: self._states[task_id].estimate for task_id in here}
         self._due.difference_update(here)  # later messages are for `_restore`
         gained = await self._decide_all(there, is_readable=is_readable)

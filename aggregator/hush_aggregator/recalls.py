@@ -443,6 +443,7 @@ class RecallManager:
         self._quiet_since = max(self._quiet_since, _elapsed())
         while True:
             self._wake.clear()
+            self._lease()  # else another worker may have reacted to what was heard
             self._detector.alive(session.current_until)
             if session.current_until - self._quiet_since >= _SILENT_AFTER_S:
                 self._note(self._detector.silent())

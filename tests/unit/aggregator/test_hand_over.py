@@ -132,6 +132,31 @@ class SlowEstimator(ThreadEstimator):
         await super().many(asked, confidence, made)
 
 
+def test_a_worker_that_loses_the_lease_before_it_has_begun_compares_nothing(group: Group) -> None:
+    """What it reads on the broker then, another worker has published since."""
+    group.settle["1"] = 300.0  # it waits a minute for what is retained
+    slow = group.estimators["1"] = SlowEstimator()
+    slow.seconds = 30.0
+    for _ in range(2):  # then it is stored who owns the task
+        group.start("2")
+        group.end("2")
+    group.start("2")
+    group.start("1")
+    send(group, 40)
+    group.end("2")
+    group.wait(5)
+    assert group.row.holder == "1"
+    group.cut_off("1", only_lease=True)
+    group.start("2")
+    send(group, 30)
+    assert group.row.holder == "2"
+    group.wait(60)
+    group.reconnect("1")
+    group.wait(60)
+    assert group.made == 0
+    group.assert_readers_see_no_step_back()
+
+
 @pytest.mark.parametrize("seconds", [1.0, 4.0, 30.0])
 def test_an_estimate_that_was_slow_is_not_published_under_a_later_lease(group: Group, seconds: float) -> None:
     slow = group.estimators["1"] = SlowEstimator()
