@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from hush_aggregator.estimate.estimates import ANYTIME, Interval, PartEstimate
+from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.logs import fields
 from hush_aggregator.result import Result, encode
 from hush_aggregator.store.base import StoreReader
@@ -265,8 +266,13 @@ class Webhook:
         connection = kind(self._parts.host, self._parts.port, timeout=_PATIENCE_S)
         try:
             path = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
-            connection.request("POST", path, event.body, self.headers(event, int(time.time())))
-            return connection.getresponse().status
+            headers = self.headers(event, int(time.time()))
+
+            def post() -> int:
+                connection.request("POST", path, event.body, headers)
+                return connection.getresponse().status
+
+            return Deadline(connection, _PATIENCE_S).within(post)
         finally:
             connection.close()
 

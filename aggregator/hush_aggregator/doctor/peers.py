@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 
 from hush_aggregator.doctor.check_result import CheckResult, failure, ok, warning
+from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.watch.source import HttpUrl
 from hush_common.errors import printable
 from hush_common.formatting import significant
@@ -133,11 +134,14 @@ def is_synchronised() -> bool | None:
 def _get(url: HttpUrl, path: str, token: str) -> tuple[int, Mapping[str, str], bytes]:
     """Return status, headers in lower case, and body."""
     with closing(url.connection()) as connection:
-        connection.timeout = _PATIENCE_S
-        connection.request("GET", url.path(path), headers={"Authorization": f"Bearer {token}"} if token else {})
-        response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, headers, response.read(_LONGEST)
+
+        def get() -> tuple[int, Mapping[str, str], bytes]:
+            connection.request("GET", url.path(path), headers={"Authorization": f"Bearer {token}"} if token else {})
+            response = connection.getresponse()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, headers, response.read(_LONGEST)
+
+        return Deadline(connection, _PATIENCE_S).within(get)
 
 
 def _document(body: bytes) -> Mapping[str, object]:

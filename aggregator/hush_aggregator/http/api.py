@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from pydantic import BeforeValidator
 from starlette.types import Receive, Scope, Send
 
 from hush_aggregator import tasks as changes
@@ -31,7 +32,7 @@ from hush_aggregator.http.schemas import (
     TaskList,
     schema_ref,
 )
-from hush_aggregator.http.security import may_export, may_write
+from hush_aggregator.http.security import may_export, may_write, only_digits
 from hush_aggregator.http.service import (
     JSON,
     PROBLEMS_PATH,
@@ -115,7 +116,9 @@ def _named(refused: dict[Refusal, int]) -> dict[str, int]:
 
 _MOST = 100  # rounds in one answer
 
-Round = Annotated[int, Path(description="The round, counted from 0.", ge=0, lt=ROUND_LIMIT)]
+Round = Annotated[
+    int, Path(description="The round, counted from 0.", ge=0, lt=ROUND_LIMIT), BeforeValidator(only_digits)
+]
 
 result_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}/rounds", tags=["results"])
 
@@ -294,7 +297,9 @@ _TYPES = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet"}
 export_routes: APIRouter = APIRouter(prefix="/v1/tasks/{task_id}", tags=["reports"], dependencies=[Depends(may_export)])
 
 RoundFilter = Annotated[
-    int | None, Query(alias="round", description="Only this round, from 0; left out: all.", ge=0, lt=ROUND_LIMIT)
+    int | None,
+    Query(alias="round", description="Only this round, from 0; left out: all.", ge=0, lt=ROUND_LIMIT),
+    BeforeValidator(only_digits),
 ]
 
 

@@ -4,13 +4,20 @@ A line has the time, the name of the token, the action, the task, and what becam
 report. The file has mode 0600. It is opened for each line, so that another program may rename it at any time.
 """
 
+import errno
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hush_common.errors import OptionError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class AuditLog:
         line |= {} if round_ is None else {"round": round_}
         number = self._open()
         try:
-            os.write(number, json.dumps(line).encode() + b"\n")  # one write, so that lines never mix
+            _append(number, json.dumps(line).encode() + b"\n")
             os.fsync(number)
         finally:
             os.close(number)
@@ -56,3 +63,15 @@ class AuditLog:
             os.close(number)
             raise
         return number
+
+
+def _append(number: int, line: bytes) -> None:
+    """Append a line by one write, so that lines never mix; whole, or not at all: OSError then."""
+    if fcntl is not None:
+        fcntl.flock(number, fcntl.LOCK_EX)  # no other process appends while a part is taken back
+    written = os.write(number, line)
+    if written == len(line):
+        return
+    with suppress(OSError):  # it is no file: what a pipe has taken is gone
+        os.ftruncate(number, os.lseek(number, 0, os.SEEK_CUR) - written)
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -160,15 +160,17 @@ async def _audited(request: Request, service: Service, name: str) -> AsyncIterat
     if log is None:
         yield
         return
-    last = request.url.path.rpartition("/")[2]
-    given = str(request.path_params.get("number", ""))
-    number = int(given[:9]) if given.isdecimal() and given.isascii() else None
-    about = ("close round" if number is not None and last == "close" else _ACTIONS.get(last, "publish")), number
+    action, given = _ACTIONS.get(request.url.path.rpartition("/")[2], "publish"), None
+    if "number" in request.path_params:
+        action, given = "close round", request.path_params["number"]
+    elif action == "export":
+        given = request.query_params.get("round")
+    number = int(given) if given is not None and _ROUND.fullmatch(given) else None
 
     async def note(status: str) -> None:
         task = request.path_params.get("task_id", getattr(request.state, "task", None))
         try:
-            await asyncio.to_thread(log.write, name, about[0], task, status, about[1])
+            await asyncio.to_thread(log.write, name, action, task, status, number)
         except OSError as error:
             _LOG.error("%s: the audit log cannot be written (%s)", log.path, error.strerror)
             raise ProblemError(
@@ -185,6 +187,16 @@ async def _audited(request: Request, service: Service, name: str) -> AsyncIterat
         await note(type(error).__name__)
         raise
     await note("ok")
+
+
+_ROUND = re.compile(r"[0-9]{1,7}")
+
+
+def only_digits(given: object) -> object:
+    """Return the number of a round as it was given; ValueError for what a log could read in another way, as ` 5`."""
+    if isinstance(given, str) and not _ROUND.fullmatch(given):
+        raise ValueError("is not a number of a round; write only digits")
+    return given
 
 
 _ACTIONS = {"withdraw": "withdraw", "close": "close", "reports.csv": "export", "reports.parquet": "export"}

@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import NoReturn
 
+from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.watch.terminal import Event, EventKind
 from hush_common.address import Address, parse_address
 from hush_common.aio import Backoff, cancellable
@@ -97,36 +98,38 @@ class _Follower:
         self._task_id = task_id
         self._token = token
         self._receive = receive
-        self._connection = where.connection()
         self._closed = False
+        self._deadline: Deadline | None = None
         self.reached = False
 
     def close(self) -> None:
         """End the current request; its reader sees the end of the stream."""
         self._closed = True
-        connection = self._connection
-        with suppress(OSError):
-            if connection.sock is not None:
-                connection.sock.shutdown(2)
+        if self._deadline is not None:
+            self._deadline.cut()
 
     def run(self) -> None:
         """Follow the stream until it ends; raises `OSError` or `HTTPException` then."""
-        stream = self._request(_EVENTS, "text/event-stream")
+        connection, streaming = self._start()
+        with closing(connection):
+            stream = streaming.within(lambda: self._request(connection, _EVENTS, "text/event-stream"))
+            with stream:
+                self._follow(streaming, stream)
+
+    def _follow(self, streaming: Deadline, stream: HTTPResponse) -> NoReturn:
         self.reached = True
-        events = _events(stream)
-        streaming = self._connection
         self._refresh()
         self._receive(Event(EventKind.CONNECTED))
-        self._connection = streaming
-        for data in events:
+        self._deadline = streaming
+        for data in _events(lambda: streaming.within(lambda: stream.readline(_LONGEST))):
             if self._closed:
-                return
+                break
             document = _document(data)
             if document is not None and document.get("task") == self._task_id and "n" in document:
                 self._receive(Event(EventKind.ESTIMATE, data.encode()))
             elif not data or self._task_id in data:
                 self._refresh()
-                self._connection = streaming
+                self._deadline = streaming
         raise ConnectionResetError(None, None)
 
     def _refresh(self) -> None:
@@ -142,18 +145,28 @@ class _Follower:
 
     def _get(self, path: str) -> bytes:
         """The body of a response; empty for 404."""
-        response = self._request(path, "application/json", found=False)
-        body = response.read(_LONGEST)
-        self._connection.close()
-        return body if response.status == _OK else b""
+        connection, deadline = self._start()
 
-    def _request(self, path: str, kind: str, *, found: bool = True) -> HTTPResponse:
-        self._connection = self._where.connection()
+        def get() -> bytes:
+            response = self._request(connection, path, "application/json", found=False)
+            return response.read(_LONGEST) if response.status == _OK else b""
+
+        try:
+            return deadline.within(get)
+        finally:
+            connection.close()
+
+    def _start(self) -> tuple[HTTPConnection, Deadline]:
+        connection = self._where.connection()
+        self._deadline = deadline = Deadline(connection, _PATIENCE_S)
         if self._closed:
             raise ConnectionResetError(None, None)
+        return connection, deadline
+
+    def _request(self, connection: HTTPConnection, path: str, kind: str, *, found: bool = True) -> HTTPResponse:
         login = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        self._connection.request("GET", self._where.path(path), headers={"Accept": kind, **login})
-        response = self._connection.getresponse()
+        connection.request("GET", self._where.path(path), headers={"Accept": kind, **login})
+        response = connection.getresponse()
         if response.status == _OK or (response.status == _NOT_FOUND and not found):
             return response
         if response.status == _UNAUTHORIZED:
@@ -161,10 +174,10 @@ class _Follower:
         raise _RefusedError(f"answers {response.status} to {path}; is it hush serve --http, or hush http?")
 
 
-def _events(stream: HTTPResponse) -> Iterator[str]:
+def _events(read_line: Callable[[], bytes]) -> Iterator[str]:
     """The data of each event; empty for a comment, which the service sends every few seconds without news."""
     data: list[str] = []
-    while line := stream.readline(_LONGEST):
+    while line := read_line():
         text = line.decode(errors="replace").rstrip("\r\n")
         if text.startswith("data:"):
             data.append(text.removeprefix("data:").removeprefix(" "))

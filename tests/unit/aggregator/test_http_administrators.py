@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,66 @@ async def test_each_action_is_written_down_with_who_what_and_what_became_of_it(s
     assert not any(secret in text for secret in (ANNA, BERT, TOKEN))
     assert service.audit is not None
     assert service.audit.path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "given", ["4%0a", "%205", "%2B6", "0_7", "8.0", "9%09", "%0a10", "12e0", "%EF%BC%913", "-1", "0x3", "1" * 30]
+)
+async def test_a_round_in_another_writing_is_refused_and_recorded_as_no_task(service: Service, given: str) -> None:
+    async with asked(service) as client:
+        closed = await client.post(f"/v1/tasks/heights/rounds/{given}/close", headers=bearer(ANNA))
+        exported = await client.get(f"/v1/tasks/heights/reports.csv?round={given}", headers=bearer(ANNA))
+        state = (await client.get("/v1/tasks/heights", headers=bearer(ANNA))).json()
+    assert {closed.status_code, exported.status_code} <= {404, 422}
+    assert state["state"] == "open"
+    assert {one["action"] for one in lines(service)} <= {"close round", "export"}
+    assert "ok" not in {one["status"] for one in lines(service)}
+
+
+async def test_the_round_of_an_action_is_recorded_as_it_was_used(service: Service) -> None:
+    async with asked(service) as client:
+        for number in ("0002", "1"):
+            await client.post(f"/v1/tasks/heights/rounds/{number}/close?round=7", headers=bearer(ANNA))
+        for query in ("", "?round=1", "?round=0&round=001"):
+            await client.get(f"/v1/tasks/heights/reports.csv{query}", headers=bearer(ANNA))
+        await client.post("/v1/tasks/way/close?round=7", headers=bearer(ANNA))
+    done = [(one["action"], one.get("round"), one["status"]) for one in lines(service)[1::2]]
+    assert done == [
+        ("close round", 2, "ok"),
+        ("close round", 1, "ok"),
+        ("export", None, "ok"),
+        ("export", 1, "ok"),
+        ("export", 1, "ok"),
+        ("close", None, "ok"),
+    ]
+
+
+FILLING = """
+import resource, signal, sys
+from pathlib import Path
+from hush_aggregator.http.audit import AuditLog
+
+log = AuditLog(Path(sys.argv[1]))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+written = 0
+try:
+    while True:
+        log.write("anna", "close", f"task-{written}", "asked")
+        written += 1
+except OSError:
+    print(written)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+log.write("anna", "close", "last", "ok")
+"""
+
+
+@pytest.mark.parametrize("room", [10, 300, 1001])
+def test_a_line_for_which_there_is_no_room_leaves_nothing_and_is_an_error(tmp_path: Path, room: int) -> None:
+    words = [sys.executable, "-c", FILLING, str(tmp_path / "audit"), str(room)]
+    written = int(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    found = [json.loads(line)["task"] for line in (tmp_path / "audit").read_text().splitlines()]
+    assert found == [*(f"task-{number}" for number in range(written)), "last"]
 
 
 async def test_without_a_log_that_can_be_written_nothing_is_done(service: Service, tmp_path: Path) -> None:
