@@ -31,11 +31,11 @@ logging.disable(logging.WARNING)
 async def main(devices):
     with tempfile.TemporaryDirectory() as directory:
         async with mosquitto_broker(Path(directory)) as url:
-            port, ready, total, seen = int(url.rsplit(":", 1)[1]), asyncio.Event(), 0.0, 0
+            ready, total, seen = asyncio.Event(), 0.0, 0
 
             async def collect():
                 nonlocal total, seen
-                async with aiomqtt.Client("127.0.0.1", port, max_inflight_messages=4000) as client:
+                async with aiomqtt.Client(url.host, transport="unix", max_inflight_messages=4000) as client:
                     await client.subscribe("reports/+", qos=1)
                     ready.set()
                     async for message in client.messages:
@@ -45,7 +45,7 @@ async def main(devices):
                             return
 
             async def send(connection):
-                async with aiomqtt.Client("127.0.0.1", port) as client:
+                async with aiomqtt.Client(url.host, transport="unix") as client:
                     for _ in range(connection, devices, CONNECTIONS):
                         noise = random.expovariate(0.01) - random.expovariate(0.01)
                         payload = struct.pack(">d", random.gauss(170, 8) + noise)

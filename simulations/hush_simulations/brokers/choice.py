@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import socket
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,19 +11,18 @@ from pathlib import Path
 from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, OptionError
 from hush_common.suggestion import meant
+from hush_simulations.brokers.sockets import private_socket
 
 BROKERS = ("embedded", "mosquitto")
 """Brokers that a simulation starts by itself."""
 
 _START_SECONDS = 10.0
-_TRIES = 3
 
 # Nothing may be dropped: by default mosquitto drops messages above 1000 for a client that is away or slow, and holds
 # back those above 20 that are not acknowledged.
 _CONFIGURATION = """\
-listener {port} 127.0.0.1
+listener 0 {socket}
 allow_anonymous true
-set_tcp_nodelay true
 max_queued_messages 0
 max_inflight_messages 4000
 persistence true
@@ -70,8 +68,8 @@ async def open_broker(choice: str, directory: Path) -> AsyncIterator[BrokerUrl]:
         async with private_broker() as address:
             yield address
     elif choice == "mosquitto":
-        async with mosquitto_broker(directory) as url:
-            yield BrokerUrl.parse(url)
+        async with mosquitto_broker(directory) as address:
+            yield address
     else:
         yield BrokerUrl.parse(choice)
 
@@ -82,55 +80,46 @@ def installed_mosquitto() -> str | None:
 
 
 @asynccontextmanager
-async def mosquitto_broker(directory: Path) -> AsyncIterator[str]:
-    """Run the installed mosquitto on a free loopback port; it may raise BrokerError. Its files go to `directory`."""
+async def mosquitto_broker(directory: Path) -> AsyncIterator[BrokerUrl]:
+    """Run the installed mosquitto on a private socket; it may raise BrokerError. Its files go to `directory`."""
     program = installed_mosquitto()
     if program is None:
         raise BrokerError(
             "mosquitto", "is not installed; run for example: apt install mosquitto (or use the embedded broker)"
         )
-    process, port = await _start(program, directory)
-    try:
-        yield f"mqtt://127.0.0.1:{port}"
-    finally:
-        await _stop(process)
-
-
-async def _start(program: str, directory: Path) -> tuple[Process, int]:
-    """Start it, on another port if another process takes the free one first."""
-    configuration = directory / "mosquitto.conf"
-    for _ in range(_TRIES):
-        port = _free_port()
-        text = _CONFIGURATION.format(port=port, directory=directory)
-        if os.geteuid() == 0:
-            text += "user root\n"  # else it changes to a user who may not write to the directory
-        configuration.write_text(text, encoding="utf-8")
-        # In a separate session Ctrl-C does not reach it: it is stopped last.
-        process = await asyncio.create_subprocess_exec(
-            program, "-c", str(configuration), stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
-        )
+    with private_socket() as path:
+        process = await _start(program, directory, path)
         try:
-            if await _comes_up(process, port):
-                return process, port
-        except BaseException:
+            if not await _comes_up(process, path):
+                raise BrokerError("mosquitto", f"does not start ({_last_line(directory)}); use the embedded broker")
+            yield BrokerUrl.of_socket(path)
+        finally:
             await _stop(process)
-            raise
-        await _stop(process)
-    raise BrokerError("mosquitto", f"does not start ({_last_line(directory)}); use the embedded broker")
 
 
-async def _comes_up(process: Process, port: int) -> bool:
+async def _start(program: str, directory: Path, path: Path) -> Process:
+    configuration = directory / "mosquitto.conf"
+    text = _CONFIGURATION.format(socket=path, directory=directory)
+    if os.geteuid() == 0:
+        text += "user root\n"  # else it changes to a user who may not write to the directory
+    configuration.write_text(text, encoding="utf-8")
+    # In a separate session Ctrl-C does not reach it: it is stopped last.
+    return await asyncio.create_subprocess_exec(
+        program, "-c", str(configuration), stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
+    )
+
+
+async def _comes_up(process: Process, path: Path) -> bool:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _START_SECONDS
     while process.returncode is None and loop.time() < deadline:
         try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_unix_connection(path)
         except OSError:
             await asyncio.sleep(0.02)
             continue
         writer.close()
-        await asyncio.sleep(0)
-        return process.returncode is None
+        return True
     return False
 
 
@@ -142,13 +131,6 @@ async def _stop(process: Process) -> None:
     except TimeoutError:
         process.kill()
         await process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _last_line(directory: Path) -> str:

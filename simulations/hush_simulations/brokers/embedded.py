@@ -12,7 +12,6 @@ for five seconds, or when the connection is lost; mosquitto does neither.
 import asyncio
 import logging
 import os
-import tempfile
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator
@@ -32,11 +31,11 @@ from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin  # type: ignore[i
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.topics import is_sender, task_of_recall_topic, task_of_report_topic, task_of_task_topic
+from hush_simulations.brokers.sockets import private_socket
 
 _SHUTDOWN_SECONDS = 2.0
 _LISTENER = "default"
 _MOST_SUBSCRIPTIONS = 100  # of a device: amqtt compares each message with all of them
-_LONGEST_PARENT = 70  # bytes; the path of a Unix socket has at most 103
 
 
 class _OpenDoor(BaseAuthPlugin):  # type: ignore[misc] # amqtt is untyped
@@ -144,9 +143,8 @@ async def private_broker(owner_password: str = "") -> AsyncIterator[BrokerUrl]:
         async with _running(_Server(("127.0.0.1", 0), owner_password)) as url:
             yield url
         return
-    parent = None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_PARENT else "/tmp"  # noqa: S108 - mode 0700
-    with tempfile.TemporaryDirectory(prefix="hush-broker-", dir=parent, ignore_cleanup_errors=True) as directory:
-        async with _running(_Server(Path(directory) / "s", owner_password)) as url:
+    with private_socket() as path:
+        async with _running(_Server(path, owner_password)) as url:
             yield url
 
 

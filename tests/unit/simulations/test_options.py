@@ -1,3 +1,4 @@
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -6,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asked import experiment_of
+from servers import need
 
 from hush_common.errors import BrokerError, HushError, OptionError, TaskError
 from hush_simulations.brokers import choice
@@ -282,6 +284,17 @@ async def test_a_mosquitto_that_does_not_start_is_told(tmp_path: Path, monkeypat
     with pytest.raises(HushError, match="does not start"):
         async with mosquitto_broker(tmp_path):
             pass
+
+
+@pytest.mark.parametrize("broker", ["embedded", "mosquitto"])
+async def test_other_users_of_the_machine_do_not_reach_the_broker_of_a_simulation(broker: str, tmp_path: Path) -> None:
+    if broker == "mosquitto":
+        need("mosquitto")
+    async with choice.open_broker(broker, tmp_path) as url:
+        place = Path(url.host)
+        assert url.is_socket
+        assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert not place.parent.exists()
 
 
 async def test_a_user_who_cannot_be_part_of_a_topic_is_told_before_anybody_connects(tmp_path: Path) -> None:
