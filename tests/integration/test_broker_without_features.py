@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -12,7 +11,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from servers import Mosquitto
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator.broker.mqtt import MqttBroker
 from hush_aggregator.doctor.broker import check_broker
@@ -44,13 +43,6 @@ def lacking(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Mo
     broker.stop()
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def hush(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hush", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * PATIENCE_S)
@@ -77,7 +69,7 @@ def test_a_service_names_what_a_broker_lacks_and_accuses_it_of_nothing_else(
     options = ["--broker", broker.url, "--store", str(tmp_path / "store"), "--task", str(tmp_path / "task.toml")]
     with (tmp_path / "log").open("w+") as log:
         serving = subprocess.Popen([sys.executable, "-m", "hush", "serve", *options], stderr=log)
-        until(lambda: (broker.directory / "mosquitto.log").read_text().count("New connection") > ATTEMPTS)
+        wait_until(lambda: (broker.directory / "mosquitto.log").read_text().count("New connection") > ATTEMPTS)
         serving.terminate()
         serving.wait(PATIENCE_S)
     lines = (tmp_path / "log").read_text("utf-8").splitlines()

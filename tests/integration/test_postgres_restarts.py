@@ -1,25 +1,23 @@
 """A PostgreSQL that restarts, and roles and databases with defaults of their own: each report counts once."""
 
-import asyncio
 import contextlib
 import secrets
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import aiomqtt
 import numpy as np
 import psycopg
 import pytest
 from servers import Mosquitto, Postgres
+from steady_load import Load
 from stores import StorePlace
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator.store import Accepted
 from hush_aggregator.store.location import open_reader, open_store
@@ -27,7 +25,7 @@ from hush_aggregator.store.postgres import PostgresStore
 from hush_aggregator.store.postgres_url import PostgresUrl
 from hush_common.errors import StoreError, StoreUnavailableError
 from hush_common.task import make_task
-from hush_common.wire import Refusal, Report, encode_frame
+from hush_common.wire import Refusal
 
 pytestmark = pytest.mark.slow
 
@@ -153,37 +151,6 @@ def test_a_commit_whose_answer_is_lost_counts_once(postgres: StorePlace, lost: C
         assert store.refusals("heights") == {Refusal.CLOSED: 3}
 
 
-class Load:
-    """Reports that are published all the time, in a thread."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._publish()))
-        self.made = 0
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """Publish no more; all that was made is on the broker."""
-        self._stop.set()
-        self._thread.join()
-
-    async def _publish(self) -> None:
-        async with aiomqtt.Client("127.0.0.1", self._port, identifier="load") as client:
-            while not self._stop.is_set():
-                for _ in range(20):
-                    frame = encode_frame([Report(TASK.report_digest, 0, secrets.token_bytes(16), (1,))])
-                    await client.publish(f"hush/v1/reports/{TASK.id}/device", frame, qos=1)
-                    self.made += 1
-                await asyncio.sleep(0.02)
-
-
 class Service:
     """`hush serve` on a store in PostgreSQL."""
 
@@ -197,7 +164,7 @@ class Service:
     def start(self) -> None:
         with self._log.open("w") as log:
             self.process = subprocess.Popen(self._command, stderr=log)
-        until(lambda: "connected to" in self.log())
+        wait_until(lambda: "connected to" in self.log())
 
     def log(self) -> str:
         return self._log.read_text("utf-8")
@@ -211,25 +178,18 @@ def service(own_postgres_server: Postgres, mosquitto: Mosquitto, tmp_path: Path)
     service.process.wait()
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def counted(server: Postgres) -> int:
     return int(execute(server, "SELECT coalesce(sum(n), 0) FROM hush.tally")[0][0])
 
 
 def counts_more(server: Postgres, reports: int) -> None:
     before = counted(server)
-    until(lambda: counted(server) >= before + reports)
+    wait_until(lambda: counted(server) >= before + reports)
 
 
 def restart_often(server: Postgres, mosquitto: Mosquitto, service: Service, times: int) -> None:
     """Restart the server under load; the service goes on, and counts every report once."""
-    with Load(mosquitto.port) as load:
+    with Load(mosquitto.port, TASK) as load:
         for k in range(times):
             counts_more(server, 50)
             began = time.monotonic()
@@ -241,7 +201,7 @@ def restart_often(server: Postgres, mosquitto: Mosquitto, service: Service, time
             counts_more(server, 1)
             assert service.process.poll() is None, service.log()
         load.end()
-        until(lambda: counted(server) == load.made)
+        wait_until(lambda: counted(server) == load.made)
     found = execute(server, "SELECT count(*), count(DISTINCT id) FROM hush.report")
     assert found == [(load.made, load.made)]
     assert execute(server, "SELECT reason FROM hush.refusal") == []
@@ -268,7 +228,7 @@ def test_two_hundred_restarts_of_the_database_are_survived(
 def test_a_database_that_stays_away_ends_the_service_with_one_line(
     own_postgres_server: Postgres, mosquitto: Mosquitto, service: Service
 ) -> None:
-    with Load(mosquitto.port) as load:
+    with Load(mosquitto.port, TASK) as load:
         counts_more(own_postgres_server, 50)
         own_postgres_server.stop()
         assert service.process.wait(PATIENCE_S) == 1
@@ -284,4 +244,4 @@ def test_a_database_that_stays_away_ends_the_service_with_one_line(
         own_postgres_server.start()
         service.start()
         load.end()
-        until(lambda: counted(own_postgres_server) == load.made)
+        wait_until(lambda: counted(own_postgres_server) == load.made)
