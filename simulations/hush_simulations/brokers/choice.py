@@ -127,7 +127,8 @@ async def _stop(process: Process) -> None:
     if process.returncode is None:
         process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), 5)
+        async with asyncio.timeout(5):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()
