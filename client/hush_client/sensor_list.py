@@ -20,9 +20,10 @@ _LONGEST_TOPIC = 256
 _MOST_HEARD = 10_000
 """Most topics that are followed without being in the list."""
 _SAVE_EVERY = timedelta(hours=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _HEADER = """\
-# The sensors that hush gateway knows, one a line: your decision, the time of the newest live message, the topic.
+# The sensors that hush gateway knows, one a line: your decision, the hour of the newest live message, the topic.
 #   yes  it takes part
 #   no   it does not, and is not asked for again
 #   ?    it waits for your decision: write yes or no
@@ -228,23 +229,32 @@ class SensorList:
     def _first_decision(self, topic: str) -> Choice:
         if _any_matches(self._admission.confirmed, topic):
             return Choice.YES
-        is_listed = any(topic == listed for _, listed in self.sensors)  # with another key
-        if self._can_detect_deletion and topic in self._admission.had_answered and not is_listed:
+        if self._was_deleted(topic):
             return Choice.NO
         return Choice.YES if self._admission.all_confirmed else Choice.OPEN
+
+    def _was_deleted(self, topic: str) -> bool:
+        had_answered = self._can_detect_deletion and topic in self._admission.had_answered
+        return had_answered and all(topic != listed for _, listed in self.sensors)  # listed with another key, it is new
 
     def _is_confirmed(self, topic: str) -> bool:
         return self._admission.all_confirmed or _any_matches(self._admission.confirmed, topic)
 
     def _has_room(self) -> bool:
+        if len(self.sensors) < self._admission.most:
+            return True
         return sum(one.decision is not Choice.NO for one in self.sensors.values()) < self._admission.most
 
     def _is_new(self, key: SensorKey) -> bool:
         sensor, stored = self.sensors[key], self._stored.get(key)
-        if stored is None or stored.decision is not sensor.decision or (stored.heard is None) != (sensor.heard is None):
+        if stored is None or stored.decision is not sensor.decision:
             return True
+        return self._written(sensor.heard) != self._written(stored.heard)
+
+    def _written(self, heard: datetime | None) -> str:
+        """Return a time as the file has it: of the hour alone, because a message may come with an event."""
         every = min(_SAVE_EVERY, self._admission.forget_after / 10)
-        return sensor.heard is not None and stored.heard is not None and sensor.heard - stored.heard >= every
+        return "" if heard is None else f"{heard - (heard - _EPOCH) % every:{_TIME}} "
 
     def _text(self) -> str:
         lines = [_HEADER.rstrip()]
@@ -252,8 +262,8 @@ class SensorList:
             lines += ["", f"[{field}]"]
             for (of, topic), sensor in self.sensors.items():
                 if of == field:
-                    heard = "" if sensor.heard is None else f"{sensor.heard.astimezone(UTC):{_TIME}} "
-                    lines += [*self._comments.get((of, topic), ()), f"{sensor.decision:<3} {heard}{topic}"]
+                    line = f"{sensor.decision:<3} {self._written(sensor.heard)}{topic}"
+                    lines += [*self._comments.get((of, topic), ()), line]
         return "\n".join([*lines, *self._comments.get(("", ""), ()), ""])
 
 

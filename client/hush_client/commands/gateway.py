@@ -326,6 +326,12 @@ async def _list(order: _Order, opened: Gateway) -> SensorList:
     return SensorList(order.state / LIST_NAME, admission, utc_now)
 
 
+def _asked(order: _Order, sensors: SensorList) -> dict[SensorKey, Participation]:
+    """Return whether each topic takes part, for the keys of this run: the list may have others."""
+    keys = {field.key for field in order.fields.values()}
+    return {key: one for key, one in sensors.all().items() if key[0] in keys}
+
+
 class _Answers:
     """Answers for the sensors that take part, and prints which do."""
 
@@ -351,7 +357,8 @@ class _Answers:
         if not self._sensors.is_changed or not self._sensors.save():
             return
         self._sensors.is_changed = False
-        wanted = {key for key, one in self._sensors.all().items() if one is Participation.TAKES_PART}
+        all_asked = _asked(self._order, self._sensors)
+        wanted = {key for key, one in all_asked.items() if one is Participation.TAKES_PART}
         for field, topic in sorted(wanted - self._answered):
             for task in self._tasks(field):
                 self._start(topic, task)
@@ -376,7 +383,7 @@ class _Answers:
             self._rounds.print()
 
     def print_start(self, name: str) -> None:
-        counts = Counter(self._sensors.all().values())
+        counts = Counter(_asked(self._order, self._sensors).values())
         taking, waiting = whole(counts[Participation.TAKES_PART]), whole(counts[Participation.WAITS])
         sensors = f"{taking} sensors take part, {waiting} wait for your yes in {self._sensors.path}"
         note(f"gateway {name}: {sensors}; answering {' and '.join(self._order.fields)}")
@@ -395,11 +402,12 @@ class _Answers:
         return [task for task, one in self._order.fields.items() if one.key == field]
 
     def _print_sensors(self) -> None:
-        for key, one in self._sensors.all().items():
-            field, topic = key
-            if self._printed.get(key) is one or not (tasks := " and ".join(self._tasks(field))):
+        for key, one in _asked(self._order, self._sensors).items():
+            if self._printed.get(key) is one:
                 continue
             self._printed[key] = one
+            field, topic = key
+            tasks = " and ".join(self._tasks(field))
             if one is Participation.TAKES_PART:
                 note(f"{topic} takes part in {tasks}")
             else:
@@ -466,8 +474,9 @@ async def _check(order: _Order) -> None:
         finally:
             reading.cancel()
             await asyncio.wait({reading})
-        rows = [_checked(key, reader, order.fields, domains, sensors) for key in sorted(sensors.all())]
-    _print_check(order, rows, Counter(sensors.all().values()))
+        asked = _asked(order, sensors)
+        rows = [_checked(key, reader, order.fields, domains, sensors) for key in sorted(asked)]
+    _print_check(order, rows, Counter(asked.values()))
     if len(reader.silent) == len(order.filters):
         raise OptionError("--topic", f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s")
 

@@ -187,6 +187,9 @@ def test_the_time_of_a_message_is_written_once_an_hour(house: Gateway) -> None:
     house.now += timedelta(minutes=1)
     house.live("z/a")
     assert house.lines() == ["?   2026-06-01T13:00:00Z z/a"]
+    house.now += timedelta(minutes=107, seconds=59)
+    house.live("z/a")
+    assert house.lines() == ["?   2026-06-01T14:00:00Z z/a"], "the minute may be that of an event"
 
 
 def test_a_full_list_takes_no_candidate_and_blocks_no_confirmed_sensor(tmp_path: Path) -> None:
