@@ -57,8 +57,13 @@ def publishing(port: int, sensors: int) -> Iterator[None]:
     client.loop_stop()
 
 
+QUICK = "from hush_client.commands import gateway; gateway._SUMMARY_S, gateway._SILENCE_S = 0.5, 3; "
+"""The command, which follows its list and prints what is new every half second."""
+
+
 def gateway(house: Mosquitto, broker: Mosquitto, state: Path, *more: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "hush", "gateway", "--topic", "zigbee2mqtt/+", "--field", "temperature"]
+    program = [sys.executable, "-c", f"{QUICK}from hush.__main__ import main; main()"]
+    command = [*program, "gateway", "--topic", "zigbee2mqtt/+", "--field", "temperature"]
     command += ["--task", "heating", "--source", house.url, "--broker", broker.url, "--device", "house"]
     command += ["--state", str(state), "--spread", "0.5", "--wait", "0.5", "--lifetime", "20", "--max-epsilon", "20"]
     with (state.parent / "gateway.log").open("ab") as log:
@@ -254,6 +259,24 @@ def test_lamps_and_stored_messages_take_no_part_where_all_do(house: House) -> No
         wait_until(lambda: len(house.answered()) == 3)
         house.wait_for_lines("zigbee2mqtt/room-0 takes no part", "--exclude")
     assert house.answered() == {"zigbee2mqtt/room-1", "zigbee2mqtt/room-2", "zigbee2mqtt/null"}
+
+
+def test_a_task_or_a_topic_that_nobody_publishes_is_named(house: House) -> None:
+    house.publish("hush/v1/tasks/heating", "", retain=True)
+    house.publish("zigbee2mqtt/lamp", "{}", retain=True)
+    with house.gateway("--topic", "nothing/+"):
+        house.wait_for_lines("no message came on nothing/+", house.broker.url, "--topic")
+        house.wait_for_lines("no task 'heating'", house.broker.url, "hush/v1/tasks/heating")
+    assert "no message came on zigbee2mqtt" not in house.log.read_text()
+
+
+def test_a_mistake_in_the_list_ends_the_gateway_with_its_line(house: House) -> None:
+    running = gateway(house.broker, house.broker, house.state)
+    wait_until(house.log.exists)
+    wait_until(house.log.read_text)  # it has read its list
+    (house.state / "sensors.txt").write_text("[temperature]\nnein zigbee2mqtt/room-0\n")
+    assert running.wait(60) == 1
+    house.wait_for_lines("sensors.txt", "line 2", "yes, no or ?")
 
 
 def test_a_sensor_that_was_silent_for_long_takes_no_part_after_a_start(house: House) -> None:

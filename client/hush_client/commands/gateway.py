@@ -47,7 +47,7 @@ from hush_client.sensors import SensorReader, check_filter
 from hush_client.state.database import make_private, state_directory
 from hush_common.broker_url import LOGIN_FILE_HELP, BrokerUrl, address
 from hush_common.domain import Domain
-from hush_common.errors import OptionError, printable
+from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.formatting import whole
 from hush_common.task import is_task_id
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
@@ -379,7 +379,7 @@ class _Answers:
             self._sensors.is_changed = True  # a sensor may have been silent for too long
             self.update()
             self._print_sensors()
-            self._print_silence()
+            await self._print_silence()
             self._rounds.print()
 
     def print_start(self, name: str) -> None:
@@ -416,12 +416,19 @@ class _Answers:
             self._is_crowded = True
             note("more topics match than hush follows; name those of sensors only (--topic)")
 
-    def _print_silence(self) -> None:
+    async def _print_silence(self) -> None:
+        """Print, once, filters without a message, and unknown tasks; the client logs those that it answers."""
         before, self._waited = self._waited, self._waited + _SUMMARY_S
-        if before < _SILENCE_S <= self._waited:
-            for one in self.reader.silent:
-                what = f"no message came on {one} from {self._order.source} in {_SILENCE_S:g} s"
-                note(f"{what}; check --topic, and that the user may read it")
+        if not before < _SILENCE_S <= self._waited:
+            return
+        for one in self.reader.silent:
+            what = f"no message came on {one} from {self._order.source} in {_SILENCE_S:g} s"
+            note(f"{what}; check --topic, and that the user may read it")
+        for task in () if self._answered else self._order.fields:
+            try:
+                await self._opened.task(task, timeout=1)
+            except (BrokerError, TaskError) as error:
+                note(f"{task}: not answered: {error}")
 
 
 async def _run(order: _Order) -> None:
