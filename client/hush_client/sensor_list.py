@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache, partial
 from pathlib import Path
 
 from hush_common.errors import ExplainedEnum, StateError
@@ -47,6 +48,7 @@ class Participation(ExplainedEnum):
     WAITS = "candidate", f"a candidate with the key; it waits for your yes (--take-part, or {LIST_NAME})"
     REMOVED = "removed", f"{LIST_NAME} says no, or its line was deleted"
     EXCLUDED = "excluded", "--exclude matches it"
+    UNMATCHED = "not read", "--topic does not match it"
     UNHEARD = "not heard yet", f"{LIST_NAME} says yes; it has sent no live message with the key yet"
     STOPPED = "stopped", "it has sent no live message within --forget-after; its next one starts it again"
     RETAINED = "not live", "only retained messages so far, whose age is unknown; it waits for a live one with the key"
@@ -77,6 +79,7 @@ class Admission:
     confirmed: Sequence[str] = ()  # topic filters that a person has named
     all_confirmed: bool = False
     excluded: Sequence[str] = ()  # topic filters
+    read: Sequence[str] = ("#",)  # topic filters of the messages that are read
     most: int  # sensors that are listed by themselves
     forget_after: timedelta
     had_answered: Collection[str] = ()  # topics in the ledger: one that the list lacks was deleted from it
@@ -101,6 +104,7 @@ class SensorList:
         self.sensors: dict[SensorKey, Sensor] = {}
         self._comments: dict[SensorKey, list[str]] = {}  # of a person, each before a sensor
         self._others: dict[SensorKey, Participation] = {}
+        self._ruled_out = lru_cache(2 * _MOST_HEARD)(partial(_rule_out, admission))
         self.is_changed: bool = True
         """Whether a decision, or who takes part, may have changed since this was last set to False."""
         self._content = self._seen = b""
@@ -186,8 +190,8 @@ class SensorList:
     def participation(self, field: str, topic: str) -> Participation:
         """Return whether a topic takes part, and why not."""
         sensor = self.sensors.get((field, topic))
-        if _any_matches(self._admission.excluded, topic):
-            return Participation.EXCLUDED
+        if (ruled_out := self._ruled_out(topic)) is not None:
+            return ruled_out
         if sensor is None:
             return self._others.get((field, topic), Participation.NO_KEY)
         if sensor.decision is not Choice.YES:
@@ -214,8 +218,8 @@ class SensorList:
         elif live is None or not has_key:
             is_retained = has_key or self._others.get(key) is Participation.RETAINED
             found = Participation.RETAINED if is_retained else Participation.NO_KEY
-        elif _any_matches(self._admission.excluded, topic):
-            found = Participation.EXCLUDED
+        elif (ruled_out := self._ruled_out(topic)) is not None:
+            found = ruled_out
         elif _any_matches(self._admission.confirmed, topic) or self._has_room():
             self.sensors[key] = Sensor(self._first_decision(topic), live)
             self._others.pop(key, None)
@@ -298,6 +302,13 @@ def _moment(text: str, number: int) -> datetime:
         return datetime.strptime(text, _TIME).replace(tzinfo=UTC)
     except ValueError:
         raise ValueError(f"line {number} has a time that does not exist; remove it") from None
+
+
+def _rule_out(admission: Admission, topic: str) -> Participation | None:
+    """Return why the options let no sensor with this topic take part; None if they do."""
+    if not _any_matches(admission.read, topic):
+        return Participation.UNMATCHED
+    return Participation.EXCLUDED if _any_matches(admission.excluded, topic) else None
 
 
 def _any_matches(filters: Sequence[str], topic: str) -> bool:

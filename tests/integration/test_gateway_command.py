@@ -181,6 +181,7 @@ class House:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=wide)
         assert done.returncode == 0, done.stderr
         assert "Nothing was answered." in done.stdout
+        assert ("event" in done.stdout) == ("--take-part" in done.stdout or "  yes\n" in done.stdout)
         lines = [re.split("  +", line.strip()) for line in done.stdout.splitlines()]
         return {topic: rest for topic, *rest in lines if topic.startswith("zigbee2mqtt/")}
 

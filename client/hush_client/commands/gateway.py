@@ -319,6 +319,7 @@ async def _list(order: _Order, opened: Gateway) -> SensorList:
         confirmed=[one for one in order.take_part if one != _ALL],
         all_confirmed=_ALL in order.take_part,
         excluded=order.exclude,
+        read=order.filters,
         most=order.most,
         forget_after=timedelta(seconds=order.forget_after),
         had_answered=frozenset(await opened.devices()),

@@ -216,6 +216,17 @@ def test_an_excluded_topic_takes_no_part_whatever_the_list_says(tmp_path: Path) 
     assert [line.rpartition(" ")[2] for line in house.lines()] == ["z/a", "z/bridge/x"]
 
 
+def test_a_sensor_whose_messages_are_not_read_any_more_takes_no_part(tmp_path: Path) -> None:
+    path = tmp_path / "sensors.txt"
+    Gateway(path, all_confirmed=True).live("z/a", "y/b/c", "y/b")
+    house = Gateway(path, read=["z/+", "y/b/#"])
+    found = [house.state(topic) for topic in ("z/a", "y/b/c", "y/b")]
+    assert found == [Participation.TAKES_PART] * 3
+    house = Gateway(path, read=["z/+", "y/+"])
+    found = [house.state(topic) for topic in ("z/a", "y/b/c", "y/b")]
+    assert found == [Participation.TAKES_PART, Participation.UNMATCHED, Participation.TAKES_PART]
+
+
 @pytest.mark.parametrize("topic", ["a\nb", "x" * 300, "a\u202eb", " a", "yes\ta\r"])
 def test_a_topic_that_no_line_can_hold_takes_no_part(tmp_path: Path, topic: str) -> None:
     house = Gateway(tmp_path / "sensors.txt", all_confirmed=True)
