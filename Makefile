@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test test-all started quick short coverage lint format docs slides bench clean
+.PHONY: demo test test-all started quick short coverage lint format docs slides bench locked clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -82,6 +82,15 @@ bench: $(VENV)/bench
 	status=0; for file in $(filter-out %/bench_audit.py,$(sort $(wildcard tests/benchmarks/bench_*.py))); do \
 		echo "== $$file"; $(BIN)/python $$file || status=1; \
 	done; exit $$status
+
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+LOCKED = aggregator/packaging/requirements
+
+# What the image installs: the newest versions that pyproject.toml allows, with their hashes.
+locked: $(VENV)/pip
+	$(BIN)/python -m pip install --quiet --group locked
+	$(LOCK) pyproject.toml --extra service --extra postgres --output-file $(LOCKED).txt
+	$(LOCK) --group build --output-file $(LOCKED)-build.txt
 
 clean:
 	rm -rf .venv .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

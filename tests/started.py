@@ -19,7 +19,7 @@ COMPOSE = Path(sys.executable).with_name("podman-compose")
 """Debian 12 has an older one, which does not wait until the service `setup` has ended."""
 DEBIAN = ROOT / "out/started/debian"
 """Made once for all runs: remove it to get a newer one."""
-IMAGES = {"hush": "localhost/hush", "broker": "docker.io/library/eclipse-mosquitto:2.0"}
+IMAGES = {"hush": "localhost/hush", "broker": "docker.io/library/eclipse-mosquitto:2.0.22"}
 ENGINE = """\
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
@@ -62,7 +62,7 @@ def debian() -> Path:
 class Engine:
     """podman with images and containers in a directory of its own.
 
-    The image of hush is built by its Dockerfile on Debian instead of python:3.13-slim, and the image of the broker is
+    The image of hush is built by its Dockerfile on Debian instead of python:3.13, and the image of the broker is
     this Debian with its mosquitto: no registry of images is asked.
     """
 

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 import typer.main
 import yaml
 from commands import commands, run
+from packaging.requirements import Requirement
+from packaging.version import Version
 from servers import need
 
 from hush import cli
@@ -236,3 +239,92 @@ def test_the_shell_script_of_the_setup_makes_a_broker_once(name: str, users: set
         made = subprocess.run(["sh", "-euc", script], env=variables, capture_output=True, text=True, check=True)
     assert made.stdout == ""
     assert {file.name for file in (tmp_path / "hush/credentials").iterdir()} == users
+
+
+LOCKS = {name: HOME / f"requirements{name}.txt" for name in ("", "-build")}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+FIXED = {  # the first version without the holes that are publicly known
+    "amqtt": "0.11.4",
+    "click": "8.3.3",
+    "distributed": "2026.1.1",
+    "fonttools": "4.60.2",
+    "h11": "0.16",
+    "jinja2": "3.1.6",
+    "marimo": "0.23",
+    "pillow": "12.3",
+    "starlette": "1.3.1",
+    "tornado": "6.5.7",
+}
+
+
+def wanted(*extras: str) -> Iterator[Requirement]:
+    """What hush and these extras ask for, with what their extras ask for."""
+    texts = [*PROJECT["project"]["dependencies"]]
+    texts += [one for extra in extras for one in PROJECT["project"]["optional-dependencies"][extra]]
+    for one in map(Requirement, texts):
+        if one.name == "hush-ldp":
+            yield from wanted(*one.extras)
+        else:
+            yield one
+
+
+def locked(file: Path) -> dict[str, tuple[str, int]]:
+    """The version of each library here, and how many hashes it has."""
+    found = {}
+    for entry in file.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        requirement, *hashes = entry.split(" --hash=sha256:")
+        one = Requirement(requirement)
+        assert re.fullmatch(r"==[\w.]+", str(one.specifier)), entry
+        assert all(re.fullmatch(r"[0-9a-f]{64} *", digest) for digest in hashes), entry
+        if one.marker is None or one.marker.evaluate():
+            found[one.name] = str(one.specifier).removeprefix("=="), len(hashes)
+    return found
+
+
+def test_the_image_installs_only_what_is_locked_with_hashes_and_allowed() -> None:
+    found = locked(LOCKS[""])
+    assert all(hashes for _, hashes in (found | locked(LOCKS["-build"])).values())
+    for one in wanted("service", "postgres"):
+        assert one.specifier.contains(found[one.name][0]), one
+    for text in PROJECT["build-system"]["requires"]:
+        assert Requirement(text).specifier.contains(locked(LOCKS["-build"])[Requirement(text).name][0])
+        assert text in PROJECT["dependency-groups"]["build"]
+    installs = re.findall(r"pip install (.*)", IMAGE)
+    assert len(installs) == 3
+    assert all("--require-hashes" in words or "--no-deps --no-index" in words for words in installs)
+    assert not any("://" in file.read_text(encoding="utf-8") for file in LOCKS.values())
+
+
+def test_no_image_has_a_tag_that_moves() -> None:
+    named = re.findall(r"(?:image: |BASE=)(\S+/\S+)", IMAGE + "".join(map(str, map(yaml.safe_dump, COMPOSES.values()))))
+    assert len(named) >= 4
+    for image in named:
+        version = r"\d+\.\d+" if "postgres:" in image else r"\d+\.\d+\.\d+"
+        assert re.search(rf":{version}(-[a-z0-9-]+)?$", image), image
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_no_library_may_be_older_than_its_last_known_hole(name: str) -> None:
+    floors = [
+        next(Version(part.version) for part in one.specifier if part.operator == ">=")
+        for one in wanted(*PROJECT["project"]["optional-dependencies"])
+        if one.name == name
+    ]
+    assert floors
+    assert min(floors) >= Version(FIXED[name])
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize("name", LOCKS)
+def test_pip_installs_what_is_locked_and_checks_each_hash(name: str, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "new")], check=True)
+    install = [str(tmp_path / "new/bin/pip"), "install", "--quiet", "--only-binary=:all:", "--require-hashes"]
+    subprocess.run([*install, "--requirement", str(LOCKS[name])], check=True, capture_output=True)
+    wrong = tmp_path / "wrong.txt"
+    text = LOCKS[name].read_text(encoding="utf-8")
+    wrong.write_text(re.sub(r"sha256:\w{8}", "sha256:00000000", text), encoding="utf-8")
+    refused = subprocess.run(
+        [*install, "--force-reinstall", "--requirement", str(wrong)], capture_output=True, text=True, check=False
+    )
+    assert refused.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
