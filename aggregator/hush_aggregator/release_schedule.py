@@ -83,6 +83,7 @@ class ReleaseSchedule:
         self._final: set[str] = set()  # tasks that were released after they were closed
         self._made: dict[str, float] = {}  # when the last release of a task with fixed times was made (event loop time)
         self._marked: set[str] = set()  # tasks without fixed times of which something changed
+        self._unreported: dict[str, tuple[Task, _Released]] = {}  # released tasks, and what was released before
         self._wake = asyncio.Event()
         self._wait = _EVERY_S  # seconds until the next release, at most a minute
 
@@ -127,6 +128,8 @@ class ReleaseSchedule:
                     due.setdefault(at, []).append(task)
                 wait = min(wait, at + every - now)
         try:
+            if self._unreported:
+                await run_to_completion(self._report())
             for at, tasks in due.items():
                 if tasks:
                     await run_to_completion(self._release(tasks, at))
@@ -136,27 +139,34 @@ class ReleaseSchedule:
         self._wait = wait
 
     async def _release(self, tasks: list[Task], at: int) -> None:
-        def read(some: list[Task]) -> dict[str, _Released]:
-            return {
-                task.id: _Released(self._store.counted_since(task.digest, 0), self._store.refusals(task.id))
-                for task in some
-            }
-
+        # Separate calls, each of which may be repeated: a second release would not return what the first has released.
         left = await self._work(lambda: [task for task in tasks if not self._is_final(task)])
-        # Separate calls: a call may be repeated, and a second release would not report the first.
-        before = await self._work(partial(read, left))
+        before = await self._work(partial(self._read, left))
         released = set(await self._work(partial(self._store.release, [task.digest for task in left], at)))
-        done = await self._work(partial(read, [task for task in left if task.id in released]))
+        self._at |= {task.id: at for task in tasks}
+        self._made |= dict.fromkeys(released, asyncio.get_running_loop().time())
+        new = {task.id: (task, before[task.id]) for task in left if task.id in released}
+        self._unreported = new | self._unreported
+        await self._report()
+
+    async def _report(self) -> None:
+        """Report what was released."""
+        done = await self._work(partial(self._read, [task for task, _ in self._unreported.values()]))
         counted, details = Counter[str](), Counter[tuple[str, Refusal]]()
         for task_id, after in done.items():
-            counted[task_id] = after.n - before[task_id].n
+            _, before = self._unreported.pop(task_id)
+            counted[task_id] = after.n - before.n
             details.update(
-                {(task_id, reason): k - before[task_id].refused.get(reason, 0) for reason, k in after.refused.items()}
+                {(task_id, reason): k - before.refused.get(reason, 0) for reason, k in after.refused.items()}
             )
-        self._at |= {task.id: at for task in tasks}
-        self._made |= dict.fromkeys(done, asyncio.get_running_loop().time())
         if done:
             self._on_release({*done}, replace(_outcome(+counted, +details), is_batch=False))
+
+    def _read(self, tasks: list[Task]) -> dict[str, "_Released"]:
+        return {
+            task.id: _Released(self._store.counted_since(task.digest, 0), self._store.refusals(task.id))
+            for task in tasks
+        }
 
     def _is_final(self, task: Task) -> bool:
         """Whether a task was released after it was closed. In the store's thread."""

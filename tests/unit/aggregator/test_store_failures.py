@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from secrets import token_bytes
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -25,8 +25,10 @@ from hush_aggregator import closing, retention
 from hush_aggregator.aggregator import Aggregator, SeparateConnections
 from hush_aggregator.broker.session import Broker, BrokerSession
 from hush_aggregator.commands.serve import _run_with
+from hush_aggregator.release_schedule import ReleaseSchedule
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_aggregator.store.location import open_editor
+from hush_aggregator.tasks import KnownTasks
 from hush_aggregator.workers import WorkerGroup
 from hush_common.errors import StoreError, StoreUnavailableError
 from hush_common.task import make_task
@@ -37,6 +39,7 @@ from hush_simulations.brokers.memory import MemoryBroker
 if TYPE_CHECKING:
     from hush_aggregator.store.base import Store
 
+T = TypeVar("T")
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DRAFT: dict[str, object] = {"epsilon": "1", "domain": {"kind": "bit"}}
 PLAIN, RELEASED, KEPT, CLOSING, ENDED, LEARNED = (
@@ -376,6 +379,38 @@ def test_a_store_that_fails_while_the_service_is_told_to_end_does_not_keep_it(
 ) -> None:
     number = firsts(tmp_path, "alone")[call]
     assert problems(tmp_path, "alone", [number], ["all from when it is told to end"]) == []
+
+
+async def test_a_release_is_reported_once_whatever_call_fails(tmp_path: Path) -> None:
+    for number in itertools.count():
+        with SqliteStore(tmp_path / f"{number}.sqlite") as opened:
+            opened.add_tasks([RELEASED])
+            ids, bodies = np.frombuffer(token_bytes(16), dtype="V16"), np.array([[1]])
+            opened.commit([Accepted(RELEASED, 0, ids, bodies)], {})
+            store, reported = FailingStore(opened), Counter[str]()
+            tasks = KnownTasks(cast("Store", store), (RELEASED,))
+            tasks.load()
+
+            async def work(function: Callable[[], T]) -> T:
+                return function()
+
+            schedule = ReleaseSchedule(
+                cast("Store", store),
+                tasks,
+                work=work,
+                clock=lambda: START,
+                on_release=lambda _, outcome, reported=reported: reported.update(outcome.counted),  # type: ignore[misc]
+            )
+            first = len(store.calls)
+            store.fails = lambda call, at=first + number: StoreError("gone") if call == at else None  # type: ignore[misc]
+            try:
+                await schedule.step()
+            except StoreError:
+                await schedule.step()
+            else:
+                assert number > 4
+                return
+            assert reported == {RELEASED.id: 1}, store.calls[first + number]
 
 
 @pytest.mark.long
