@@ -53,6 +53,7 @@ AWAY = {
     r"the start",
     "unavailable": r"WARNING postgresql://hush@127.0.0.1:\d+/postgres\?schema=\w+: .+; trying again for \d+ s",
     "available": r"INFO the store is available again after [\d.]+ s",
+    "steps": r"ERROR (the last )?steps of estimates (cannot be|are not) kept \(postgresql://.+\).*",
     "failed": r"hush: postgresql://hush@127.0.0.1:\d+/postgres\?schema=\w+: .+",
 }
 """Lines of the log; what PostgreSQL ends within a transaction stops a worker with an error, and it is started again."""
@@ -60,7 +61,9 @@ AWAY = {
 
 def expected(how: str) -> dict[str, str]:
     """The lines that a hand-over of this kind may write."""
-    return ALWAYS | ({} if how == "killed" else ENDED if how == "ended" else AWAY)
+    if how in ("killed", "ended"):
+        return ALWAYS if how == "killed" else ALWAYS | ENDED
+    return ALWAYS | {kind: line for kind, line in AWAY.items() if kind != "available" or "down" not in how}
 
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
