@@ -22,8 +22,11 @@ _CONNECT, _PUBLISH = 1, 3
 _FROM_DEVICES = frozenset({_CONNECT, _PUBLISH, 4, 5, 6, 7, 8, 10, 12, 14})  # acknowledgements, (un)subscribe, ping, end
 _RETAIN = 1
 _LENGTH_BYTES = 4
-_AT_ONCE, _PER_S = 256, 16  # packets
+_PACKETS_AT_ONCE, _PACKETS_PER_S = 256, 16
 _BYTES_AT_ONCE, _BYTES_PER_S = 4 * LONGEST_PACKET, LONGEST_PACKET // 2
+PHONES_OF_ADDRESS = 8
+"""An address may send as much as so many phones that send all the time: phones may share one."""
+
 _READ_S = 30.0  # in which a phone reads what is sent to it
 _FLUSH_S = 1.0
 
@@ -73,7 +76,7 @@ class PacketFollower:
         self.complete += not self._rest
 
 
-class _Allowance:
+class Allowance:
     """How much may be used at once, and how much comes back in a second."""
 
     def __init__(self, at_once: float, per_s: float) -> None:
@@ -89,10 +92,28 @@ class _Allowance:
         return max(0.0, -self._left / self._per_s)
 
 
+class Pace:
+    """The pace of a number of phones that send all the time."""
+
+    def __init__(self, phones: int = 1) -> None:
+        self._packets = Allowance(phones * _PACKETS_AT_ONCE, phones * _PACKETS_PER_S)
+        self._bytes = Allowance(phones * _BYTES_AT_ONCE, phones * _BYTES_PER_S)
+
+    def send(self, packets: int, length: int) -> float:
+        """Return the seconds to wait after sending these."""
+        return max(self._packets.use(packets), self._bytes.use(length))
+
+
 async def relay(
-    phone: ServerConnection, open_broker: Callable[[], Awaitable[Streams]], on_connect: Callable[[], object]
+    phone: ServerConnection,
+    open_broker: Callable[[], Awaitable[Streams]],
+    address: Pace,
+    on_connect: Callable[[], object],
 ) -> None:
-    """Pass bytes in both directions until one side ends; `on_connect` is called after the first complete packet."""
+    """Pass bytes in both directions until one side ends; `on_connect` is called after the first complete packet.
+
+    `address` is the pace of all phones with its address together.
+    """
     try:
         reader, writer = await open_broker()
     except OSError:
@@ -100,7 +121,7 @@ async def relay(
     tasks = [
         asyncio.create_task(work, name=f"hush-poll-{name}")
         for name, work in (
-            ("to-broker", _to_broker(phone, writer, on_connect)),
+            ("to-broker", _to_broker(phone, writer, address, on_connect)),
             ("to-phone", _to_phone(reader, phone)),
             ("closed", phone.wait_closed()),
         )
@@ -120,9 +141,10 @@ async def relay(
             phone.transport.abort()  # it does not read, so that closing it regularly would wait for it
 
 
-async def _to_broker(phone: ServerConnection, writer: asyncio.StreamWriter, on_connect: Callable[[], object]) -> None:
-    packets = PacketFollower()
-    pace, pace_of_bytes = _Allowance(_AT_ONCE, _PER_S), _Allowance(_BYTES_AT_ONCE, _BYTES_PER_S)
+async def _to_broker(
+    phone: ServerConnection, writer: asyncio.StreamWriter, address: Pace, on_connect: Callable[[], object]
+) -> None:
+    packets, own = PacketFollower(), Pace()
     with suppress(ConnectionClosed, ConnectionError):
         async for message in phone:
             if isinstance(message, str):
@@ -137,7 +159,7 @@ async def _to_broker(phone: ServerConnection, writer: asyncio.StreamWriter, on_c
                 on_connect()
             writer.write(message)
             await writer.drain()
-            await asyncio.sleep(max(pace.use(packets.complete - before), pace_of_bytes.use(len(message))))
+            await asyncio.sleep(max(pace.send(packets.complete - before, len(message)) for pace in (own, address)))
 
 
 async def _to_phone(reader: asyncio.StreamReader, phone: ServerConnection) -> None:

@@ -17,7 +17,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from hmac import compare_digest
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -30,13 +30,15 @@ from websockets.exceptions import InvalidOrigin
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
+from hush_aggregator.http.client_address import share_of
 from hush_aggregator.http.connection_limit import ConnectionLimit, open_file_limit
 from hush_common.errors import OptionError
-from hush_simulations.poll.relay import LONGEST_PACKET, Streams, relay
+from hush_simulations.poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, Pace, Streams, relay
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like another one
 _CODE = 8
 _MOST_CONNECTIONS, _LEAST_CONNECTIONS = 1000, 32
+_MOST_ADDRESSES = 10_000
 _FILES_FOR_OTHERS = 128
 _FILES_EACH = 3  # the WebSocket, and both ends of the socket to the broker
 _ACCEPTED_AT_ONCE, _BACKLOG = 16, 128
@@ -163,8 +165,13 @@ class _Connection(ServerConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        peer = self.remote_address
-        self._limit.add(self, str(peer[0]) if peer else None)
+        self._limit.add(self, self.peer)
+
+    @property
+    def peer(self) -> str | None:
+        """The address of the phone."""
+        found = self.remote_address
+        return str(found[0]) if found else None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limit.discard(self)
@@ -182,6 +189,7 @@ class _Connection(ServerConnection):
 class _Handler:
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._pace = lru_cache(_MOST_ADDRESSES)(lambda _: Pace(PHONES_OF_ADDRESS))  # of an address
 
     async def process(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer a request; None for a WebSocket that may be opened."""
@@ -256,8 +264,11 @@ class _Handler:
 
     async def relay(self, connection: ServerConnection) -> None:
         """Connect a phone with the broker until one of them ends."""
+        phone = cast("_Connection", connection)
         if self._site.broker is not None:
-            await relay(connection, self._site.broker, partial(cast("_Connection", connection).note, is_waiting=False))
+            await relay(
+                phone, self._site.broker, self._pace(share_of(phone.peer)), partial(phone.note, is_waiting=False)
+            )
 
 
 def _is_address(host: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_simulations.poll.relay import LONGEST_PACKET, ForbiddenPacketError, PacketFollower, _Allowance
+from hush_simulations.poll.relay import LONGEST_PACKET, Allowance, ForbiddenPacketError, Pace, PacketFollower
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
 
@@ -65,7 +65,7 @@ def follow(pieces: list[bytes]) -> None:
 
 @pytest.mark.virtual_time
 async def test_a_phone_that_sends_too_much_has_to_wait() -> None:
-    pace = _Allowance(at_once=20, per_s=4)
+    pace = Allowance(at_once=20, per_s=4)
     assert pace.use(20) == 0
     assert pace.use(6) == pytest.approx(1.5, abs=0.01)
     await asyncio.sleep(1.5)
@@ -73,3 +73,12 @@ async def test_a_phone_that_sends_too_much_has_to_wait() -> None:
     await asyncio.sleep(1000)
     assert pace.use(20) == 0  # what was not used does not add up
     assert pace.use(1) == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.virtual_time
+async def test_phones_of_one_address_share_a_pace() -> None:
+    own, address = [Pace() for _ in range(100)], Pace(8)
+    waits = [max(pace.send(200, 9000) for pace in (one, address)) for one in own]
+    assert waits[0] == 0
+    assert waits[-1] > 60, "a hundred phones of one address send no faster than eight"
+    assert own[0].send(100, 100) == pytest.approx(44 / 16, abs=0.01)
