@@ -82,6 +82,9 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
         figures |= {
             f"naive identified, epsilon {label}": certain,
             f"naive wrong, epsilon {label}": wrong / (2 * count),
+            f"naive with a verdict, epsilon {label}": (right + wrong) / (2 * count),
+            f"hush with a verdict, epsilon {label}": sum(ours) / (2 * count),
+            f"naive right among verdicts, epsilon {label}": right / max(right + wrong, 1),
             f"hush verdicts, epsilon {label}": float(sum(ours)),
             f"hush right among verdicts, epsilon {label}": guessed,
             f"allowed, epsilon {label}": posterior(epsilon),
@@ -108,25 +111,32 @@ def run(seed: int | None = None, count: int = 1000) -> Demonstration:
 
 
 def _draw(figures: dict[str, float], palette: Palette = LIGHT) -> "Figure":
+    """Draw, for either noise and for the most that epsilon allows, the same share: of right ones among all verdicts."""
     with styled(palette):
-        figure = canvas(3.7)
+        figure = canvas(3.9)
         axes = figure.subplots()
         x = np.arange(len(EPSILONS))
         for shift, key, name, color in (
-            (-0.2, "naive identified", "numpy's noise: value found with certainty", palette.noisy),
-            (0.2, "hush right among verdicts", "hush: share of these verdicts that is right", palette.true),
+            (-0.2, "naive", "numpy's noise", palette.noisy),
+            (0.2, "hush", "hush", palette.true),
         ):
-            heights = [100 * figures[f"{key}, epsilon {float(one):g}"] for one in EPSILONS]
-            axes.bar(x + shift, heights, 0.38, color=color, label=name)
+            heights = [100 * figures[f"{key} right among verdicts, epsilon {float(one):g}"] for one in EPSILONS]
+            bars = axes.bar(x + shift, heights, 0.38, color=color, label=name)
+            seen = [figures[f"{key} with a verdict, epsilon {float(one):g}"] for one in EPSILONS]
+            words = [f"{fixed(share, 0, scale=100)} %" for share in seen]
+            for bar, word in zip(bars, words, strict=True):
+                center = bar.get_x() + bar.get_width() / 2
+                axes.text(center, 3, word, ha="center", fontsize=8.5, color=palette.ground)
         for place, one in enumerate(EPSILONS):
             most = 100 * figures[f"allowed, epsilon {float(one):g}"]
             label = "the most that this ε allows" if place == 0 else None
             axes.plot([place - 0.42, place + 0.42], [most, most], color=palette.ink, lw=2.2, label=label)
         axes.set_xticks(x, [f"ε = {float(one):g}" for one in EPSILONS])
-        axes.set_ylim(0, 130)
+        axes.set_ylim(0, 118)
         axes.set_yticks([0, 25, 50, 75, 100])
-        axes.set_ylabel("% of reports")
-        axes.set_title("One report, two possible values")
-        axes.legend(loc="upper left", ncols=1, fontsize=10)
+        axes.set_ylabel("right, % of the verdicts")
+        axes.set_xlabel("in the bars: reports on which there is a verdict")
+        axes.set_title("A verdict on one report, of two possible values")
+        axes.legend(loc="upper left", ncols=3, fontsize=10)
         finish(figure)
     return figure

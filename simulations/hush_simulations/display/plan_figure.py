@@ -77,7 +77,10 @@ def _feasible(found: Feasibility, title: str, palette: Palette) -> "Figure":
             trusted = [line.trusted[POPULATION] * scale for line in found.lines]
             axes.plot(epsilons, local, "o-", color=palette.noisy, label="hush, each device adds its noise")
             axes.plot(epsilons, trusted, "s--", color=palette.true, label="a trusted collector adds the noise")
-            axes.axhline(found.goal * scale, color=palette.faint, ls=":", label=f"wanted: {goal_in_words(found)}")
+            if found.room > 0:
+                axes.axhline(found.room * scale, color=palette.faint, ls=":", label=_wanted(found))
+            else:
+                axes.plot([], [], color=palette.faint, ls=":", label=_wanted(found))
             axes.set_ylabel(f"half-width, {unit_of(found.domain)}".rstrip(", "))
         axes.set_xlabel("epsilon")
         logarithmic(axes, "xy")
@@ -88,6 +91,13 @@ def _feasible(found: Feasibility, title: str, palette: Palette) -> "Figure":
     if found.data is not None and found.data.clamping is not None:
         what += f"; the bounds alone make it {clamping_error(found.data.clamping)}"
     return _drawn(title, what, 4.4, palette, draw, columns=1)
+
+
+def _wanted(found: Feasibility) -> str:
+    """Return what the line of the goal is: what the bounds leave of it."""
+    if found.room <= 0:
+        return f"wanted: {goal_in_words(found)}, which the bounds alone miss"
+    return f"wanted: {goal_in_words(found)}" + ("" if found.room == found.goal else ", less what the bounds take")
 
 
 def picture_of_plan(plan: Plan) -> Picture:

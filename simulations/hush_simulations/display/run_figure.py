@@ -1,6 +1,6 @@
 """The picture of a run: the true values, the noisy reports on their own scale, and the estimates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import floor, isqrt
 from textwrap import fill
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.charts import Range
-from hush_aggregator.estimate import REPORTERS
-from hush_aggregator.presentation import NumberFormat, PageNumberFormat
+from hush_aggregator.estimate import POPULATION, REPORTERS
+from hush_aggregator.presentation import NumberFormat, PageNumberFormat, interval_name
 from hush_common.domain import Domain, DomainPart
 from hush_common.formatting import exact, whole
 from hush_common.ticks import Ticks, step_above
@@ -32,7 +32,7 @@ from hush_simulations.display.distributions import (
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, counted, finish, mark_truth, styled
 from hush_simulations.display.table import epsilon_in_words
 from hush_simulations.engines.experiment import NOT_PRIVATE
-from hush_simulations.results.run import Run
+from hush_simulations.results.run import Run, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +50,7 @@ _LIARS = ((0.01, "1%"), (0.05, "5%"))
 _SLIM = 0.04  # of the axis, a bar that stands for one value
 _LEGEND = 10.5
 _INTERVAL = "interval"
+_TWO = 2
 
 
 def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Palette) -> None:
@@ -69,6 +70,8 @@ def draw_number(figure: "Figure", run: Run, wording: NumberFormat, palette: Pale
         return
     _estimate(bottom, run, wording, palette)
     low, high = top.get_xlim()
+    if domain.is_share:
+        _outside(bottom, run, (low, high), wording, palette)
     ends = [wording.factor * end for interval in run.result.intervals.values() for end in interval]
     if not ends or max(ends) - min(ends) > _NARROW * (high - low):
         bottom.set_xlim(low, high)
@@ -194,6 +197,20 @@ def _estimate(axes: "Axes", run: Run, wording: NumberFormat, palette: Palette) -
     axes.set_xlabel(f"{mean_of} with {exact(result.confidence, scale=100)} % intervals")
     if bars:
         _title_and_legend(axes, "Estimate", run.result.mean, wording)
+
+
+def _outside(axes: "Axes", run: Run, ends: tuple[float, float], wording: NumberFormat, palette: Palette) -> None:
+    """Draw an estimate beyond the axis as an arrow at its end, with its value."""
+    room = _ROOM * (ends[1] - ends[0])
+    for row, bar in enumerate(estimate_ranges(run)[::-1]):
+        place = None if bar.value is None else wording.factor * bar.value
+        if bar.value is None or place is None or ends[0] <= place <= ends[1]:
+            continue
+        sign, side = (">", "right") if place > ends[1] else ("<", "left")
+        at = min(max(place, ends[0] + room), ends[1] - room)
+        axes.plot(at, row, sign, color=palette.noisy, ms=10, mec=palette.ink, zorder=3)
+        above = {"xytext": (0, 10), "textcoords": "offset points", "ha": side, "fontsize": 10}
+        axes.annotate(wording.value(bar.value), (at, row), **above)  # type: ignore[arg-type] # of their types
 
 
 def _liars(axes: "Axes", run: Run, palette: Palette) -> None:
@@ -341,7 +358,7 @@ def _means_in_units(figure: "Figure", run: Run, palette: Palette) -> None:
         received.set_xlim(0, 100)
         received.set_xlabel("% of reports", fontsize=10, labelpad=1)
     kept.set_xlabel(f"{kept.get_xlabel()}\nmean and central 90 %", fontsize=10)
-    received.set_xlabel("% of reports, by\nlevel (pale = low)", fontsize=10)
+    received.set_xlabel("% of reports, by\nlevel (faint = low)", fontsize=10)
     _figure_legend(rows[-1][-1], run.result.confidence)
 
 
@@ -366,7 +383,7 @@ def _levels(axes: "Axes", chosen: Sequence[int], run: Run, palette: Palette) -> 
     for row, place in enumerate(chosen):
         _level_bar(axes, row, run, place, palette)
     axes.set_xlim(0, 100)
-    axes.set_xlabel("% of reports, by\nlevel (pale = low)")
+    axes.set_xlabel("% of reports, by\nlevel (faint = low)")
 
 
 def _level_bar(axes: "Axes", row: int, run: Run, place: int, palette: Palette) -> None:
@@ -415,7 +432,10 @@ def _figure_legend(axes: "Axes", confidence: float) -> None:
     if once and axes.figure is not None:
         axes.figure.legend(
             once.values(),
-            [f"{exact(confidence, scale=100)} % interval" if label == _INTERVAL else label for label in once],
+            [
+                f"{exact(confidence, scale=100)} % interval, reporters" if label == _INTERVAL else label
+                for label in once
+            ],
             handler_map={once.get(_INTERVAL): HandlerLine2D(numpoints=2, marker_pad=0)},  # a mark at both ends
             loc="outside lower right",
             ncols=3,
@@ -478,17 +498,42 @@ def _finding(run: Run, wording: NumberFormat) -> str:
         return "No report was counted"
     reports = "One noisy report" if result.n == 1 else f"{whole(result.n)} noisy reports"
     if parts:
-        singles = [part.covered[REPORTERS] for part in parts.values() if REPORTERS in part.covered]
-        return f"{reports}:\n{sum(singles)} of {len(singles)} intervals cover the truth"
+        return f"{reports}:\n{_covering(parts.values())}"
     if result.mean is None:
         return f"{reports},\nfrom which no estimate could be made"
     if together := run.together:
         return _finding_of_rounds(together, wording)
     off = wording.distance(result.mean, truths[REPORTERS])
-    if REPORTERS not in run.covered:
-        return f"{reports}: {off} off,\nwithout an interval"
-    verdict = "covers" if run.covered[REPORTERS] else "misses"
-    return f"{reports}: {off} off,\nthe interval {verdict} the truth"
+    pooled = result.estimate.pooled
+    if pooled is not None and POPULATION in truths:  # two estimates
+        off = f"{off} and {wording.distance(pooled.mean, truths[POPULATION])}"
+    return f"{reports}: {off} off,\n{_verdict(run.covered, result.estimate.methods)}"
+
+
+def _covering(parts: Iterable[Score]) -> str:
+    """Return how many intervals of parts hold their truth, for either target."""
+    found = [[part.covered[target] for part in parts if target in part.covered] for target in (REPORTERS, POPULATION)]
+    counts = [f"{sum(one)} of {len(one)}" for one in found if one]
+    if not counts:
+        return "without an interval"
+    if len(set(counts)) == 1:
+        return f"{counts[0]} intervals cover the truth"
+    return f"intervals cover {counts[0]} truths of the reporters,\n{counts[1]} of the population"
+
+
+def _verdict(covered: Mapping[str, bool], methods: Mapping[str, str]) -> str:
+    """Return which of the intervals hold their truth: all that are drawn, if it is known."""
+    missing = [interval_name(target, methods.get(target, "")) for target, holds in covered.items() if not holds]
+    if not covered:
+        return "without an interval"
+    if len(covered) == 1:
+        (target,) = covered
+        return f"the interval for the {target} {'misses' if missing else 'covers'} the truth"
+    if not missing:
+        return f"{'both' if len(covered) == _TWO else f'all {len(covered)}'} intervals cover the truth"
+    if len(missing) == 1:
+        return f"1 of {len(covered)} intervals misses the truth: {missing[0]}"
+    return f"{len(missing)} of {len(covered)} intervals miss the truth"
 
 
 def _finding_of_rounds(together: "PooledRounds", wording: NumberFormat) -> str:
@@ -497,11 +542,9 @@ def _finding_of_rounds(together: "PooledRounds", wording: NumberFormat) -> str:
     if together.result.mean is None or REPORTERS not in together.score.truth:
         return reports
     off = wording.distance(together.result.mean, together.score.truth[REPORTERS])
-    if REPORTERS not in together.score.covered:
+    if not together.score.covered:
         return f"{reports}:\n{off} off"
-    return (
-        f"{reports}: {off} off,\nthe interval {'covers' if together.score.covered[REPORTERS] else 'misses'} the truth"
-    )
+    return f"{reports}: together {off} off,\n{_verdict(together.score.covered, together.result.estimate.methods)}"
 
 
 def _about(run: Run) -> str:

@@ -384,7 +384,8 @@ def _costs(run: Run) -> Iterator[Fact]:
     most, rounds = "at most " if run.chosen else "", len(run.rounds)
     spent = most + decimal_text(run.epsilon_spent)
     yield Fact("epsilon spent by each device", spent, f"over {whole(rounds)} rounds" if rounds > 1 else "")
-    yield Fact("values clamped to the bounds", whole(run.clamped), "see above" if run.clamped else "")
+    clamped = "not included in the intervals" if run.clamped else ""
+    yield Fact("values clamped to the bounds", whole(run.clamped), clamped)
     yield Fact("time", f"{fixed(run.elapsed_s, 2)} s", f"{whole(run.reports_per_s)} reports/s")
     yield Fact("noise", run.noise)
     if run.experiment.seed is not None:

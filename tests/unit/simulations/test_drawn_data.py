@@ -122,7 +122,13 @@ def test_the_points_of_liars_and_the_bars_of_last_bits_are_those_of_their_figure
         assert line(axes, place)[1] == pytest.approx([factor * many for many in poisoning._LIARS])
     shares = {
         f"{key}, epsilon {float(one):g}": share
-        for key, share in (("naive identified", 0.8), ("hush right among verdicts", 0.5), ("allowed", 0.6))
+        for key, share in (
+            ("naive right among verdicts", 0.8),
+            ("hush right among verdicts", 0.5),
+            ("naive with a verdict", 0.9),
+            ("hush with a verdict", 0.3),
+            ("allowed", 0.6),
+        )
         for one in floating_point.EPSILONS
     }
     axes = floating_point._draw(shares).axes[0]
