@@ -71,8 +71,8 @@ class TaskCloser:
         """Read the marks again: a command may have set one."""
         marks = await self._work(self._store.marks)
         digests = {digest for digest, _ in marks - self._marks}
-        self._marks = marks
         await self._report({task_id for task_id, task in self._tasks.items() if task.digest in digests})
+        self._marks = marks
 
     async def serve(self) -> NoReturn:
         """Mark what is over, until cancelled."""

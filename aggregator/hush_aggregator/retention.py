@@ -64,6 +64,7 @@ class Retention:
         self._work = work
         self._clock = clock
         self._changed = changed
+        self._is_unreported = False  # whether a round was marked as closed, and `changed` has failed since
         self._lasting = Debounce(lambda: asyncio.get_running_loop().time())
 
     async def run(self) -> NoReturn:
@@ -72,6 +73,8 @@ class Retention:
 
     async def step(self) -> None:
         """Drop what is due, in portions: reports are counted in between."""
+        if self._is_unreported:
+            await run_to_completion(self._report())
         lengths = {
             task.digest: (task, length)
             for task in self._tasks.values()
@@ -91,12 +94,15 @@ class Retention:
         while await self._work(partial(self._store.drop_reports, one.digest, one.round)):
             if is_first:
                 is_first = False
-                await run_to_completion(self._note(task, one))
+                said = fields("dropped", task=task.id, round=one.round)
+                what = "task %s, round %d: its reports are dropped, as its retention says"
+                _LOG.info(what, task.id, one.round, extra=said)
+                self._is_unreported = True
+                await run_to_completion(self._report())
 
-    async def _note(self, task: Task, one: StoredRound) -> None:
-        said = fields("dropped", task=task.id, round=one.round)
-        _LOG.info("task %s, round %d: its reports are dropped, as its retention says", task.id, one.round, extra=said)
+    async def _report(self) -> None:
         await self._changed()
+        self._is_unreported = False
 
     def _rounds(
         self, lengths: dict[bytes, tuple[Task, timedelta]], now: datetime

@@ -24,8 +24,10 @@ from virtual_time import VirtualLoop
 from hush_aggregator import closing, retention
 from hush_aggregator.aggregator import Aggregator, SeparateConnections
 from hush_aggregator.broker.session import Broker, BrokerSession
+from hush_aggregator.closing import TaskCloser
 from hush_aggregator.commands.serve import _run_with
 from hush_aggregator.release_schedule import ReleaseSchedule
+from hush_aggregator.retention import Retention
 from hush_aggregator.store import Accepted, SqliteStore
 from hush_aggregator.store.location import open_editor
 from hush_aggregator.tasks import KnownTasks
@@ -52,6 +54,9 @@ PLAIN, RELEASED, KEPT, CLOSING, ENDED, LEARNED = (
         ("ended", {}),
         ("learned", {}),
     )
+)
+ROUNDS = make_task(
+    DRAFT | {"id": "rounds", "rounds": 9, "round_every": "1h", "opens": "2027-03-01T12:00:00Z", "retention": "1h"}
 )
 GIVEN = (PLAIN, RELEASED, KEPT, CLOSING, ENDED)
 LASTS_S, ENDS_WITHIN_S, OUTAGE_S = 40, 10, 5
@@ -379,6 +384,44 @@ def test_a_store_that_fails_while_the_service_is_told_to_end_does_not_keep_it(
 ) -> None:
     number = firsts(tmp_path, "alone")[call]
     assert problems(tmp_path, "alone", [number], ["all from when it is told to end"]) == []
+
+
+@pytest.mark.virtual_time
+async def test_a_round_that_is_dropped_is_reported_whatever_call_fails(tmp_path: Path) -> None:
+    for number in itertools.count():
+        with SqliteStore(tmp_path / f"{number}.sqlite") as opened:
+            opened.add_tasks([ROUNDS])
+            ids, bodies = np.frombuffer(token_bytes(16), dtype="V16"), np.array([[1]])
+            opened.commit([Accepted(ROUNDS, 0, ids, bodies)], {})
+            store, reported = FailingStore(opened), set[str]()
+            tasks = KnownTasks(cast("Store", store), (ROUNDS,))
+            tasks.load()
+            loop, begun = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+
+            async def work(function: Callable[[], T]) -> T:
+                return function()
+
+            async def changed(task_ids: set[str], reported: set[str] = reported) -> None:
+                reported |= task_ids
+
+            def now() -> datetime:
+                return START + timedelta(hours=3, seconds=loop.time() - begun)  # noqa: B023 - of this round of the loop
+
+            closer = TaskCloser(cast("Store", store), tasks, grace=dict, work=work, clock=now, changed=changed)
+            dropping = Retention(cast("Store", store), tasks, None, work=work, clock=now, changed=closer.refresh)
+            await dropping.step()
+            await asyncio.sleep(closing.LASTING_S + 1)
+            first = len(store.calls)
+            store.fails = lambda call, at=first + number: StoreError("gone") if call == at else None  # type: ignore[misc]
+            try:
+                await dropping.step()
+            except StoreError:
+                await dropping.step()
+            else:
+                assert number > 4
+                return
+            assert reported == {ROUNDS.id}, store.calls[first + number]
+            assert [*opened.reports(ROUNDS.digest, 0)] == []
 
 
 async def test_a_release_is_reported_once_whatever_call_fails(tmp_path: Path) -> None:
