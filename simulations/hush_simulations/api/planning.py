@@ -135,5 +135,7 @@ def _asked(
     asked, rows = scenario.task().domain, scenario.population
     if not isinstance(rows, Observed):
         raise TypeError("data are values of people who were observed")
+    if asked.value_names:
+        raise OptionError("domain", "is of vectors, and a plan from data is about one column; pass one and its domain")
     warn_of_codes(rows, asked)
     return asked, own_values(asked, rows.values, rows.to_document(), rows.name), len(rows.values)

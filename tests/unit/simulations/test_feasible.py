@@ -94,6 +94,7 @@ def test_without_people_only_their_number_is_said() -> None:
         ({"data": {"kind": "bit"}, "people": 9, "epsilons": [0]}, r"epsilon: 0 is outside \[0.000001, 50\]"),
         ({"data": {"kind": "bit"}, "people": 9, "confidence": 95}, "confidence: 95 is not between 0 and 1"),
         ({"data": [1, None], "domain": AGES}, "missing"),
+        ({"data": [(1, 2)] * 3, "domain": VectorDomain.of_size(2)}, "domain: is of vectors, .* pass one and its"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_argument(arguments: dict[str, object], says: str) -> None:
