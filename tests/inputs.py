@@ -332,7 +332,7 @@ CALLS: tuple[Call, ...] = (
 def tasks_at_hand(retained: Mapping[str, bytes] = TASKS) -> Iterator[FakeTransport]:
     """A broker in memory for `hush report`, whatever address it is told, so that reports are drawn and stored."""
     transport = FakeTransport(retained=dict(retained))
-    with patch.object(hush_client.client, "_mqtt", lambda _address, _device: transport):
+    with patch.object(hush_client.client, "_mqtt", lambda *_: transport):
         yield transport
 
 

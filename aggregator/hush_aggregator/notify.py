@@ -36,7 +36,7 @@ from hush_aggregator.result import Result, encode
 from hush_aggregator.store.base import StoreReader
 from hush_aggregator.store.location import StoreAddress, store_file
 from hush_aggregator.tasks import stored_task
-from hush_common.address import Address, parse_address
+from hush_common.address import AddressParts, parse_address
 from hush_common.aio import Backoff
 from hush_common.broker_url import is_loopback, password_in
 from hush_common.errors import OptionError
@@ -277,11 +277,11 @@ class Webhook:
             connection.close()
 
 
-def _parts(url: str) -> Address:
+def _parts(url: str) -> AddressParts:
     try:
         parts = parse_address(url)
     except ValueError:
-        parts = Address("")
+        parts = AddressParts("")
     login = parts.user is not None or parts.password is not None
     if parts.scheme not in ("http", "https") or not parts.host or not url.isascii() or login:
         raise OptionError(

@@ -13,12 +13,17 @@ _PARTS = re.compile(r"(?:(?P<login>[^/?#]*)@)?(?P<hosts>[^/?#@]*)(?P<path>/[^?#]
 _HOST = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<name>(?:[\w.-]|%[0-9A-Fa-f]{2})*))(?::(?P<port>[^:]*))?"
 )
+_OTHER_FORM = re.compile(
+    r"://|^\s*(?:[a-z]+:)?(?:postgres(?:ql)?(?:\+\w+)?|pgsql|psql|sqlite\d?|mysql|mariadb|jdbc|odbc|file|mqtts?|https?):"
+    r"|^\s*\w[\w ]*=|^(?![a-z]:[/\\])[^./\\].*:.*@|//.*:.*@|^[\w.-]{2,}:\d+(?:/|$)",
+    re.IGNORECASE,
+)
 _PLAIN = re.compile(r"(?:/(?:[^:;=,&%]|%[0-9A-Fa-f]{2})*)?")
 _MOST = 65_535
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class AddressParts:
     """The parts of an address. Path and query are as written, and the others decoded."""
 
     scheme: str  # in small letters
@@ -48,7 +53,12 @@ def scheme_of(text: str) -> str:
     return found[1].lower() if found else ""
 
 
-def parse_address(text: str, *, hosts: int = 1) -> Address:
+def looks_like_address(text: str) -> bool:
+    """Whether it is an address in any form, `host=… password=…` or `user:password@host`, and not meant as a file."""
+    return _OTHER_FORM.search(text) is not None
+
+
+def parse_address(text: str, *, hosts: int = 1) -> AddressParts:
     """Parse an address with one host, or with at most `hosts` between commas, each perhaps empty.
 
     Raises:
@@ -64,7 +74,7 @@ def parse_address(text: str, *, hosts: int = 1) -> Address:
     places = found["hosts"].split(",") if found["hosts"] else []
     if len(places) > hosts:
         raise ValueError("it names more than one host")
-    return Address(
+    return AddressParts(
         scheme=scheme,
         user=unquote(user) if user else None,
         password=unquote(password) if colon else None,

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
-from hush_common.address import ENCODE, Address, parse_address, scheme_of
+from hush_common.address import ENCODE, AddressParts, parse_address, scheme_of
 from hush_common.errors import BrokerError, OptionError
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
@@ -131,7 +131,7 @@ def _fits(text: str) -> bool:
         return False
 
 
-def _files(parts: Address) -> dict[str, str]:
+def _files(parts: AddressParts) -> dict[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     files = dict(pairs)
     if len(files) < len(pairs):

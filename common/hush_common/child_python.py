@@ -23,7 +23,8 @@ def python_command(code: str, *words: str) -> list[str]:
     here = [place for place in places if os.path.realpath(place) == _absolute("", real=True)]
     home = str(Path(__file__).resolve().parents[1])
     path = f"[place for place in {places!a} if place in sys.path or place not in {here!a}] + [{home!a}]"
-    return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {path}; {code}", *words]  # noqa: TID251 - the place
+    more = [*(["-E"] if sys.flags.ignore_environment else []), *(["-s"] if sys.flags.no_user_site else [])]
+    return [sys.executable, "-P", *more, "-c", f"import sys; sys.path[:] = {path}; {code}", *words]  # noqa: TID251 - the place
 
 
 def _absolute(place: str, *, real: bool = False) -> str:

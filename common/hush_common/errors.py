@@ -33,6 +33,11 @@ def printable(text: str) -> str:
     return _PASSWORD.sub("…", _LOGIN.sub("…@", shown))
 
 
+def shown(text: str) -> str:
+    """Return the start of what was given, in quotes; nothing of it if it may have a login."""
+    return "'…'" if "@" in text else repr(text[:80])
+
+
 class ExplainedEnum(StrEnum):
     """Words of a protocol, each with its `meaning`: one line for a person."""
 

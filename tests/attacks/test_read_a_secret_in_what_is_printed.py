@@ -196,6 +196,24 @@ DATABASES = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [("ledger", "--state"), ("report", "--state"), ("store backup", "FILE"), ("store restore", "FILE")],
+)
+@pytest.mark.parametrize("address", [f"postgresql://al:{SECRET}@h/x", f"host=h password={SECRET}", f"al:{SECRET}@h"])
+def test_in_no_address_in_the_place_of_a_file_nor_is_it_the_name_of_one(
+    command: str, flag: str, address: str, tmp_path: Path
+) -> None:
+    assert assert_hidden(example(command).having(flag, address), tmp_path, SECRET).code in {1, 2}
+    assert not [path for path in tmp_path.rglob("*") if SECRET in path.name]
+
+
+@pytest.mark.parametrize("option", ["--http", "--http-host", "--http-trusted-proxy", "--http-root-path"])
+def test_in_no_address_to_listen_on(option: str, tmp_path: Path) -> None:
+    one = example("serve").having("--http", "127.0.0.1:0").having(option, f"al:{SECRET}@127.0.0.1:80")
+    assert assert_hidden(one, tmp_path, SECRET).code == 2
+
+
 FORMS = [
     "{scheme}://alice:{secret}@{host}/hush",
     "{scheme}://alice:{secret}@{host}",

@@ -162,3 +162,11 @@ def test_another_python_starts_where_the_directory_is_gone(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert subprocess.run(python_command("import hush_common"), check=False).returncode == 0
+
+
+def test_another_python_reads_no_more_of_the_environment_than_this_one(tmp_path: Path) -> None:
+    program = "import subprocess; from hush_common.child_python import python_command\n"
+    program += "subprocess.run(python_command('import asyncio'))"
+    trap = trapped(tmp_path, {"asyncio", "sitecustomize"})
+    subprocess.run([sys.executable, "-I", "-c", program], check=True, env=os.environ | {"PYTHONPATH": str(trap)})
+    assert not list(tmp_path.glob("*.ran"))

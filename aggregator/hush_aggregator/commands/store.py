@@ -36,6 +36,7 @@ def backup(file: _File, store: StoreOption, as_json: JsonOption = False) -> None
     from hush_aggregator.store.sqlite import back_up  # noqa: PLC0415 - --help must not wait for numpy
 
     path = _file_of(store, "back up a database with pg_dump or pg_basebackup")
+    file = _file_of(str(file), "a backup is a file; name one")
     reports = back_up(path, file)
     try:
         note_backup(path, datetime.now(UTC))
@@ -60,6 +61,7 @@ def restore(
     from hush_aggregator.store.sqlite import put_back  # noqa: PLC0415 - as above
 
     path = _file_of(store, "restore a database with pg_restore, or with PostgreSQL's own recovery")
+    file = _file_of(str(file), "a backup is a file; name one")
     reports = put_back(file, path, replace=replace)
     _say(as_json, "restored", path, reports)
 

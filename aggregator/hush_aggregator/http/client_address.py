@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
+from hush_common.errors import shown
+
 Network: TypeAlias = IPv4Network | IPv6Network
 _Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -29,7 +31,7 @@ def parse_network(text: str) -> Network:
             network = ip_network(text, strict=False)
         except ValueError:
             raise ValueError(
-                f"{text[:80]!r} is not an IP address or network; write for example 127.0.0.1 or 10.0.0.0/8"
+                f"{shown(text)} is not an IP address or network; write for example 127.0.0.1 or 10.0.0.0/8"
             ) from None
         raise ValueError(f"{text[:80]!r} is an address within a network; write the network as {network}") from None
     if not network.prefixlen:

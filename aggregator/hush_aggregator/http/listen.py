@@ -12,7 +12,7 @@ from hush_aggregator.http.audit import AuditLog
 from hush_aggregator.http.client_address import Network, parse_network
 from hush_aggregator.http.service import LOOPBACK, TOKEN_VARIABLE, Service, find_administrators, find_token
 from hush_aggregator.store.location import StoreAddress
-from hush_common.errors import OptionError
+from hush_common.errors import OptionError, shown
 
 BACKLOG = 128
 """Connections that wait to be taken."""
@@ -34,9 +34,9 @@ class Address:
         bracketed = host.startswith("[") and host.endswith("]")
         bare = host[1:-1] if bracketed else host
         number = int(port) if port.isascii() and port.isdecimal() and len(port) <= _LONGEST else _PORTS
-        if not bare or number >= _PORTS or bracketed != (":" in bare):
+        if not bare or "@" in bare or number >= _PORTS or bracketed != (":" in bare):
             raise OptionError(
-                option, f"{text[:80]!r} is not a valid address; write HOST:PORT, for example 127.0.0.1:8080"
+                option, f"{shown(text)} is not a valid address; write HOST:PORT, for example 127.0.0.1:8080"
             )
         return cls(bare, number)
 
@@ -110,7 +110,7 @@ _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
 
 def _prefix(option: str, path: str) -> str:
     if not _PREFIX.fullmatch(path.removesuffix("/")):
-        raise OptionError(option, f"{path[:80]!r} is no path below which a proxy serves; write for example /hush")
+        raise OptionError(option, f"{shown(path)} is no path below which a proxy serves; write for example /hush")
     return path.removesuffix("/")
 
 
@@ -195,7 +195,7 @@ def _network(option: str, text: str) -> Network:
 
 def _name(option: str, text: str) -> str:
     if not _NAME.fullmatch(text.lower()):
-        raise OptionError(option, f"{text[:80]!r} is not a valid host name; omit scheme and port")
+        raise OptionError(option, f"{shown(text)} is not a valid host name; omit scheme and port")
     return text.lower()
 
 

@@ -1,11 +1,10 @@
 """Where a store is: a file of SQLite, or a database of PostgreSQL. Here a store is opened by its address."""
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hush_aggregator.store.postgres_url import EXAMPLE, SCHEMES, PostgresUrl
-from hush_common.address import scheme_of
+from hush_common.address import looks_like_address, scheme_of
 from hush_common.errors import StoreError
 
 if TYPE_CHECKING:
@@ -13,13 +12,6 @@ if TYPE_CHECKING:
     from hush_aggregator.store.quotas import Limits
 
 StoreAddress = Path | PostgresUrl
-
-_OTHER_FORM = re.compile(
-    r"://|^\s*(?:[a-z]+:)?(?:postgres(?:ql)?(?:\+\w+)?|pgsql|psql|sqlite\d?|mysql|mariadb|jdbc|odbc|file|mqtts?|https?):"
-    r"|^\s*\w[\w ]*=|^(?![a-z]:[/\\])[^./\\].*:.*@|//.*:.*@|^[\w.-]{2,}:\d+(?:/|$)",
-    re.IGNORECASE,
-)
-"""An address of another library, `host=… password=…`, `user:password@host`, `host:port`: not meant as a file's name."""
 
 
 def parse_store(text: str) -> StoreAddress:
@@ -30,7 +22,7 @@ def parse_store(text: str) -> StoreAddress:
     """
     if scheme_of(text) in SCHEMES:
         return PostgresUrl.parse(text)
-    if _OTHER_FORM.search(text):
+    if looks_like_address(text):
         raise StoreError(f"store: a database in a form that hush does not take; {EXAMPLE}, or ./NAME for a file")
     return Path(text)
 

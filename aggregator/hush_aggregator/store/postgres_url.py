@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from hush_common.address import ENCODE, Address, parse_address
+from hush_common.address import ENCODE, AddressParts, parse_address
 from hush_common.broker_url import is_loopback
 from hush_common.errors import StoreError, StoreUnavailableError, printable
 
@@ -133,7 +133,7 @@ def first_line(error: Exception) -> str:
     return printable(lines[0].strip() if lines else type(error).__name__)
 
 
-def _options(address: Address) -> tuple[str, dict[str, str]]:
+def _options(address: AddressParts) -> tuple[str, dict[str, str]]:
     """Return the schema of an address and what libpq takes.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.watch.terminal import Event, EventKind
-from hush_common.address import Address, parse_address
+from hush_common.address import AddressParts, parse_address
 from hush_common.aio import Backoff, cancellable
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError, OptionError
@@ -35,7 +35,7 @@ class HttpUrl:
         try:
             parts = parse_address(text)
         except ValueError:
-            parts = Address("")
+            parts = AddressParts("")
         login = parts.user is not None or parts.password is not None
         is_http = parts.scheme in ("http", "https") and bool(parts.host) and parts.has_plain_path
         if not is_http or parts.query or login:

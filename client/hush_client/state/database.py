@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 
 from hush_client.policy import Policy
 from hush_client.state import ledger, outbox
+from hush_common.address import looks_like_address
 from hush_common.aio import WorkerThread
 from hush_common.errors import EpsilonError, StateError
 from hush_common.files import FileLock, draft_of, find_world_writable_parent, replace_file
@@ -56,8 +57,10 @@ interpreter lock around as working."""
 
 
 def state_directory(given: Path | None) -> Path:
-    """Return `given`, or `$XDG_STATE_HOME/hush`, or `~/.local/state/hush`."""
+    """Return `given`, or `$XDG_STATE_HOME/hush`, or `~/.local/state/hush`; StateError for an address."""
     if given is not None:
+        if looks_like_address(str(given)):
+            raise StateError("state: this is an address, and a state is in a directory; name one, as in ./NAME")
         return given
     base = os.environ.get("XDG_STATE_HOME", "")
     home = Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state"

@@ -14,7 +14,7 @@ import typer
 
 from hush_aggregator.store.location import parse_store, store_file
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, is_loopback
-from hush_common.errors import BrokerError, OptionError, TaskError, printable
+from hush_common.errors import BrokerError, OptionError, TaskError, printable, shown
 from hush_common.output import OutputLostError, files_first, flush_output, print_json
 from hush_common.task import parse_interval
 from hush_common.terminal import note, show
@@ -199,7 +199,7 @@ def _bind(text: str) -> str:
         return str(ip_address(text)) if text else ""
     except ValueError:
         raise OptionError(
-            "--bind", f"{printable(text[:60])!r} is not an address of this machine; write for example 192.168.1.20"
+            "--bind", f"{shown(text)} is not an address of this machine; write for example 192.168.1.20"
         ) from None
 
 
