@@ -291,7 +291,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(STEPS, st.booleans())
 def test_a_sensor_takes_part_only_with_a_yes_a_live_key_and_a_living_device(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], everything: bool
