@@ -53,7 +53,8 @@ def test_commands_name_what_a_broker_lacks(lacking: tuple[Mosquitto, str], tmp_p
     (tmp_path / "task.toml").write_text(TASK, encoding="utf-8")
     published = hush("task", "publish", str(tmp_path / "task.toml"), "--broker", broker.url)
     reported = hush(
-        "report", "heights", "172", "--spread", "0", "--state", str(tmp_path / "state"), "--broker", broker.url
+        *("report", "heights", "172", "--spread", "0", "--timeout", "5"),
+        *("--state", str(tmp_path / "state"), "--broker", broker.url),
     )
     for command in (published, reported):
         assert command.returncode == 1
@@ -155,14 +156,23 @@ async def test_a_broker_that_hung_up_once_is_not_accused(mosquitto: Mosquitto) -
     assert attempts[0]
 
 
-async def test_doctor_finds_a_broker_that_hangs_up_on_retained_messages_or_drops_them(mosquitto: Mosquitto) -> None:
+async def test_doctor_finds_a_broker_that_hangs_up_on_retained_messages_or_drops_them(
+    mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One without MQTT 5 says nothing of it."""
+    monkeypatch.setattr("hush_aggregator.doctor.broker._RETAINED_S", 1.5)  # it never comes
     for is_silent in (True, False):
         async with without_retained(mosquitto, is_silent=is_silent) as url:
             found = {one.check: one for one in await check_broker(url, datetime.now(UTC))}
         assert found["rights"].verdict is Verdict.OK
         assert found["retained"].verdict is Verdict.FAILURE
         assert ("does not retain" in found["retained"].detail) is is_silent
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_ECHO_S", "_RETAINED_S"):
+        monkeypatch.setattr(f"hush_aggregator.doctor.broker.{name}", PATIENCE_S)
 
 
 async def test_doctor_leaves_nothing_retained(mosquitto: Mosquitto) -> None:

@@ -66,7 +66,8 @@ class Broker:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has to come is waited for, on a machine with other work too; what must not is waited for a moment."""
-    monkeypatch.setattr("hush_aggregator.doctor.broker._ECHO_S", PATIENCE_S)
+    for name in ("_ECHO_S", "_RETAINED_S"):
+        monkeypatch.setattr(f"hush_aggregator.doctor.broker.{name}", PATIENCE_S)
     monkeypatch.setattr("hush_aggregator.doctor.broker._SILENCE_S", 1.5)
 
 

@@ -51,6 +51,7 @@ _SAYS = (
 )
 _PATIENCE_S = 10.0
 _ECHO_S, _SILENCE_S = 3.0, 0.7  # for what has to come, and for what must not
+_RETAINED_S = 3.0  # for a retained message after a subscription
 _SOON, _NOW = timedelta(days=30), timedelta(days=7)
 _OWN_SESSIONS = 2  # of an aggregator that is stopped
 _MANY = 100_000
@@ -277,7 +278,7 @@ async def _retained(tested: _Tested) -> CheckResult:
     try:
         await tested.send([topic], probe, retain=True)
         await tested.listen([topic])
-        await tested.heard.wait([topic], _ECHO_S)
+        await tested.heard.wait([topic], _RETAINED_S)
         is_retained = topic in tested.heard.payloads
         await tested.send([topic, *others], retain=True)
     except BrokerError as error:
