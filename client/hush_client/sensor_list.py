@@ -33,7 +33,7 @@ _HEADER = """\
 _LINE = re.compile(r"(yes|no|\?)\s+(?:([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)\s+)?(\S.*)")
 
 
-class Choice(StrEnum):
+class Confirmation(StrEnum):
     """What a person has decided about a sensor."""
 
     YES = "yes"
@@ -68,7 +68,7 @@ SensorKey = tuple[str, str]  # field and topic
 class Sensor:
     """A line of the list."""
 
-    decision: Choice
+    decision: Confirmation
     heard: datetime | None = None  # the newest live message, once one had the key
 
 
@@ -160,7 +160,7 @@ class SensorList:
             heard = max((one.heard for one in (known, sensor) if one and one.heard), default=None)
             self.sensors[key] = Sensor(sensor.decision, heard)
         for key in self._stored.keys() - found.keys():
-            self.sensors[key] = replace(self.sensors[key], decision=Choice.NO)
+            self.sensors[key] = replace(self.sensors[key], decision=Confirmation.NO)
         self._content = self._seen = content
         self._stored, self._comments, self.is_changed = found, comments, True
 
@@ -182,8 +182,8 @@ class SensorList:
         if live is not None and (has_key or sensor.heard is not None):
             was_right = sensor.heard is not None and sensor.heard <= self._clock()  # else the clock was set back
             sensor = replace(sensor, heard=max(live, sensor.heard or live) if was_right else live)
-        if sensor.decision is Choice.OPEN and self._is_confirmed(topic):
-            sensor = replace(sensor, decision=Choice.YES)
+        if sensor.decision is Confirmation.OPEN and self._is_confirmed(topic):
+            sensor = replace(sensor, decision=Confirmation.YES)
         self.sensors[key] = sensor
         self.is_changed |= self.participation(field, topic) is not before
 
@@ -194,8 +194,8 @@ class SensorList:
             return ruled_out
         if sensor is None:
             return self._others.get((field, topic), Participation.NO_KEY)
-        if sensor.decision is not Choice.YES:
-            return Participation.WAITS if sensor.decision is Choice.OPEN else Participation.REMOVED
+        if sensor.decision is not Confirmation.YES:
+            return Participation.WAITS if sensor.decision is Confirmation.OPEN else Participation.REMOVED
         if sensor.heard is None:
             return Participation.UNHEARD
         is_alive = abs(self._clock() - sensor.heard) <= self._admission.forget_after
@@ -230,12 +230,12 @@ class SensorList:
         if key in self._others or not self.is_crowded:
             self._others[key] = found
 
-    def _first_decision(self, topic: str) -> Choice:
+    def _first_decision(self, topic: str) -> Confirmation:
         if _any_matches(self._admission.confirmed, topic):
-            return Choice.YES
+            return Confirmation.YES
         if self._was_deleted(topic):
-            return Choice.NO
-        return Choice.YES if self._admission.all_confirmed else Choice.OPEN
+            return Confirmation.NO
+        return Confirmation.YES if self._admission.all_confirmed else Confirmation.OPEN
 
     def _was_deleted(self, topic: str) -> bool:
         had_answered = self._can_detect_deletion and topic in self._admission.had_answered
@@ -247,7 +247,7 @@ class SensorList:
     def _has_room(self) -> bool:
         if len(self.sensors) < self._admission.most:
             return True
-        return sum(one.decision is not Choice.NO for one in self.sensors.values()) < self._admission.most
+        return sum(one.decision is not Confirmation.NO for one in self.sensors.values()) < self._admission.most
 
     def _is_new(self, key: SensorKey) -> bool:
         sensor, stored = self.sensors[key], self._stored.get(key)
@@ -291,7 +291,7 @@ def _parse(text: str) -> tuple[dict[SensorKey, Sensor], dict[SensorKey, list[str
             key = field, topic
             if key in sensors:
                 raise ValueError(f"line {number} has a topic that was above already; remove one of the two")
-            sensors[key] = Sensor(Choice(decision), None if heard is None else _moment(heard, number))
+            sensors[key] = Sensor(Confirmation(decision), None if heard is None else _moment(heard, number))
             comments[key], above = above, []
     comments["", ""] = above
     return sensors, {key: lines for key, lines in comments.items() if lines}
