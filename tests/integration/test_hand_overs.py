@@ -54,6 +54,7 @@ AWAY = {
     "unavailable": r"WARNING postgresql://hush@127.0.0.1:\d+/postgres\?schema=\w+: .+; trying again for \d+ s",
     "available": r"INFO the store is available again after [\d.]+ s",
     "steps": r"ERROR (the last )?steps of estimates (cannot be|are not) kept \(postgresql://.+\).*",
+    "slow": r"WARNING task heights, round 0: its estimate takes longer than 2 s: .+",  # where it was stopped meanwhile
     "failed": r"hush: postgresql://hush@127.0.0.1:\d+/postgres\?schema=\w+: .+",
 }
 """Lines of the log; what PostgreSQL ends within a transaction stops a worker with an error, and it is started again."""
