@@ -84,6 +84,7 @@ class ReleaseSchedule:
         self._made: dict[str, float] = {}  # when the last release of a task with fixed times was made (event loop time)
         self._marked: set[str] = set()  # tasks without fixed times of which something changed
         self._unreported: dict[str, tuple[Task, _Released]] = {}  # released tasks, and what was released before
+        self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
         self._wait = _EVERY_S  # seconds until the next release, at most a minute
 
@@ -113,7 +114,11 @@ class ReleaseSchedule:
                 await self._wake.wait()
 
     async def step(self) -> None:
-        """Release what is due."""
+        """Release what is due; calls wait for each other."""
+        async with self._turn:
+            await self._step()
+
+    async def _step(self) -> None:
         self._wake.clear()
         self._wait = _EVERY_S
         marked, self._marked = self._marked, set()
