@@ -84,6 +84,7 @@ def answer(address: str) -> bytes:
             time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", ["serve", "http"])
 def test_a_service_with_http_and_estimates_runs_none(
     tmp_path: Path, trap: Path, broker: Mosquitto, source: str
@@ -99,6 +100,7 @@ def test_a_service_with_http_and_estimates_runs_none(
             assert json.loads(answer(f"http://{bind}/v1/tasks/heights/rounds/latest"))["n"] == 0
 
 
+@pytest.mark.long
 def test_the_workers_of_a_sweep_run_none(tmp_path: Path, trap: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text('scenario = "heights"\n[grid]\nclients = [100, 200]\n', encoding="utf-8")
