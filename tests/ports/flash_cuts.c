@@ -1,6 +1,7 @@
 /* Cuts the power of a simulated flash at every byte of every program, and in every erase, below hush_flash.c.
  *
- *     flash_cuts cuts SEED OPERATIONS UNIT PAGE_BYTES PAGES   from one state, every cut of each operation, and a second one
+ *     flash_cuts cuts SEED OPERATIONS UNIT PAGE_BYTES PAGES   from one state, every cut of each operation, and a second one,
+ *                                                             until two more pages were erased
  *     flash_cuts runs SEED OPERATIONS UNIT PAGE_BYTES PAGES   one long life with a cut in every third operation
  *     flash_cuts rots SEED OPERATIONS UNIT PAGE_BYTES PAGES   one byte of the flash changes
  *
@@ -340,7 +341,17 @@ static void every_cut(uint32_t operations)
     static silicon before, between;
     static model expected, now;
     uint32_t full = 0;
-    for (uint32_t i = 0; i < operations; i++) {
+    while (flash.sequence < medium.pages + 1) { /* a log in all pages that can be in use */
+        const operation op = draw_operation();
+        const hush_status status = carry_out(&op);
+        if (status == HUSH_OK) {
+            expected.of[op.which] = op.wanted;
+        } else if (status != HUSH_SPACE) {
+            fail("the first records: %s", word_of(status));
+        }
+    }
+    const uint32_t until_sequence = flash.sequence + 2;
+    for (uint32_t i = 0; i < operations || flash.sequence < until_sequence; i++) {
         const operation op = draw_operation();
         const hush_flash mounted = flash;
         int needed = 0;

@@ -193,6 +193,26 @@ def test_the_budget_of_a_purpose_is_for_all_its_tasks(ask: Ask) -> None:
     assert found[2:] == ["decided a 0", "answered", "refused spent", "decided c 0", "answered"]
 
 
+CLOCKS = [2**63 - 1, 2**63 - 2, 2**63 - 10**6, 2**62, 0, -1, -(2**62), -(2**63) + 1, -(2**63) + 10**6]
+
+
+def test_no_clock_is_beyond_the_arithmetic_of_a_device(ask: Ask) -> None:
+    """The sanitizer ends the program at a sum or a difference that does not fit."""
+    always = BITS.replace('"opens":"2026-01-01T00:00:00Z",', "").replace('"round_every":"1d","rounds":3', '"rounds":1')
+    times = ',"opens":"0001-01-01T00:00:00Z"', ',"closes":"9999-12-31T23:59:59Z"', ',"closes":"0001-01-01T00:00:01Z"'
+    kinds = ["", *times]
+    for place, now in enumerate(CLOCKS):
+        tasks = []
+        for number, more in enumerate(kinds):
+            name = f"t{place}-{number}"
+            fields = json.loads(always.replace('"bits"', f'"{name}"')[:-1] + more + "}")
+            tasks += [f"task {name} {hexadecimal(json.dumps(fields, sort_keys=True))}", "value none"]
+        others = [word for other in CLOCKS for word in (f"time {other}", "send", "ack 1 135", "ack 2 0", "send")]
+        lines = ask("limits 50 50 yes", f"time {now}", *tasks, *others, "spent")
+        assert lines[-1].startswith("spent ")
+        assert "answered" in lines
+
+
 def test_a_second_program_is_locked_out(ask: Ask, lines: Path, tmp_path: Path) -> None:
     command = [str(lines), str(tmp_path / "state"), "dev", "mqtt://broker"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:

@@ -1,7 +1,8 @@
-"""The storage in two pages of flash, on a simulated flash that loses power at every byte; see flash_cuts.c."""
+"""The storage in pages of flash, on a simulated flash that loses power at every byte; see flash_cuts.c."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ MAIN = Path(__file__).parent / "flash_cuts.c"
 SOURCE = C_PORT / "hush_flash.c"
 SHARED = [str(C_PORT / "hush.c")]
 """What it uses of the port."""
-GEOMETRIES = [(1, 1024, 2), (4, 1024, 3), (8, 1024, 2), (32, 2048, 2)]
+GEOMETRIES = [(1, 1024, 2), (4, 1024, 3), (8, 1024, 2), (32, 2048, 2), (8, 512, 6)]
 """The unit, the bytes of a page, and the number of pages."""
 
 
@@ -61,6 +62,42 @@ def test_cuts_and_damage_at_length(tmp_path: Path, geometry: tuple[int, int, int
         assert run(fast, "rots", seed, 20, geometry) == ""
 
 
+FULL = Path(__file__).parent / "full_flash.c"
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, ...]]:
+    """Answered, sent, in the flash at the end, erases: of hourly rounds, some of them offline."""
+    options = [*SHARED, str(C_PORT / "hush_device.c")]
+    built = compiled(tmp_path_factory.mktemp("full"), main=FULL, library=SOURCE, sanitized=False, options=options)
+
+    def live(kib: int, pages: int, rounds: int, offline: int) -> tuple[int, ...]:
+        words = [str(built), str(1024 * kib), str(pages), str(rounds), str(offline)]
+        run = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert run.returncode == 0, run.stdout
+        return tuple(map(int, run.stdout.split()))
+
+    return live
+
+
+@pytest.mark.parametrize(("kib", "pages"), [(4, 4), (2, 8), (8, 2), (16, 2), (4, 3), (4, 2), (2, 2)])
+def test_kept_reports_give_way_to_new_answers(full: Callable[..., tuple[int, ...]], kib: int, pages: int) -> None:
+    answered, sent, _, erases = full(kib, pages, 400, 0)
+    assert (answered, sent) == (400, 400)
+    assert erases <= 200 * pages, "half an erase of each page for an answer"
+
+
+def test_a_day_without_a_network_fits_into_four_pages_and_more_pages_have_more_room(
+    full: Callable[..., tuple[int, ...]],
+) -> None:
+    """A full flash is found by `decide`: the program ends with an error if `answer` finds it."""
+    assert full(4, 4, 24, 24)[0] == 24
+    room = [full(4, pages, 100, 100)[0] for pages in (2, 3, 4, 5, 6)]
+    assert all(more >= less + 10 for less, more in pairwise(room)), room
+    answered, sent, _, _ = full(4, 4, 100, 60)
+    assert 24 + 40 <= answered == sent < 100, "it answers again once there is a network"
+
+
 MARK = "put_mark(medium, flash->page, r->next - medium->unit)"
 MISTAKES = {
     "the mark is programmed before the record": (
@@ -70,17 +107,23 @@ MISTAKES = {
     ),
     "a record has no checksum": ("cuts", "return same_head && get_32(bytes) == crc;", "(void)same_head; return true;"),
     "the page in use is erased": ("cuts", "return (flash->page + 1) % flash->medium->pages;", "return flash->page;"),
-    "the next record follows one that was cut off": (
-        "cuts",
-        "if (what == TORN || what == UNMARKED) {",
-        "if (what == DAMAGED) {",
-    ),
+    "the next record follows one that was cut off": ("cuts", "if (what == TORN || status", "if (status"),
     "the old page is given up before the new one is in use": (
         "cuts",
-        "hush_status status = copy_live(",
-        "(void)put_mark(medium, from, mark_at(medium, REPLACED)); hush_status status = copy_live(",
+        "if (!put_header(medium, to, &new)",
+        "if (!put_mark(medium, from, mark_at(medium, REPLACED)) || !put_header(medium, to, &new)",
     ),
-    "a full flash has no room to remove a record": ("runs", "room - greater(flash->largest, bytes)", "room"),
+    "a record that was cut off stays in the log": (
+        "cuts",
+        "flash->before + !is_full, flash->end}",
+        "flash->before + !is_full, medium->page_bytes}",
+    ),
+    "the oldest page is given up with its records": (
+        "runs",
+        "status = is_full ? HUSH_OK : HUSH_NONE;",
+        "status = HUSH_NONE;",
+    ),
+    "a full flash has no room to remove a record": ("runs", "greater(flash->largest, bytes)));", "0));"),
     "damage is taken for a cut": ("rots", "return intact ? WHOLE : DAMAGED;", "return intact ? WHOLE : TORN;"),
     "an older page is taken where the newest is damaged": (
         "rots",
@@ -100,4 +143,5 @@ def test_a_mistake_in_the_storage_is_found(mistake: tuple[str, str, str], tmp_pa
     changed = tmp_path / SOURCE.name
     changed.write_text(source.replace(right, wrong), encoding="utf-8")
     program = compiled(tmp_path, main=MAIN, library=changed, sanitized=False, options=SHARED)
-    assert run(program, mode, 1, 3000 if mode == "runs" else 60, (32, 1024, 2)) != ""
+    operations = {"cuts": 20, "runs": 3000, "rots": 60}[mode]
+    assert any(run(program, mode, 1, operations, geometry) for geometry in ((4, 512, 4), (32, 1024, 2)))

@@ -23,7 +23,7 @@ extern "C" {
 typedef enum {
     HUSH_OK = 0,
     HUSH_ARGUMENT,  /* an argument outside what the function states */
-    HUSH_SPACE,     /* the caller's buffer is too small */
+    HUSH_SPACE,     /* the storage is full, or the caller's buffer is too small */
     HUSH_RANDOM,    /* the source of randomness failed, or is not random */
     HUSH_MALFORMED, /* the task is not a UTF-8 JSON object of printable characters */
     HUSH_TASK,      /* a field is missing, unknown or illegal */

@@ -18,13 +18,14 @@ enum {
     /* where the fields of an answer are in its record; 64-bit fields and those below are big-endian */
     A_STATE = 2, A_FREE = 3, A_DIGEST = 4, A_PURPOSE = 36, A_CLOSES = 52, A_NOT_BEFORE = 60, A_DELAY = 68,
     A_ACKNOWLEDGED = 72, A_PLACE = 80, A_DIVISOR = 88, A_EPSILON = 92, A_TOPIC_BYTES = 124, A_FRAME_BYTES = 126,
-    A_TOPIC = 128,
+    A_TOPIC = 128, MOST_ANSWER = A_TOPIC + 212 + HUSH_HEADER_BYTES + HUSH_ID_BYTES + 8, /* and the integers */
     /* and those of an account */
     T_FLAGS = 2, T_DIGEST = 4, T_PURPOSE = 36, T_LAST = 52, T_WINDOW = 56, T_DROPPED = 64, T_BEGAN = 68, T_SPREAD = 76,
     T_CURSOR = 80, T_RECALL = 88, T_SEED = 104, T_RECALLS = 136, T_ID = 200, T_CHARGES = 268, T_CHARGE_BYTES = 40,
     T_MEMORY = T_CHARGES + HUSH_MOST_OFFERS * T_CHARGE_BYTES, T_REPORTS = T_MEMORY + 12,
     IS_FOLDED = 1, IS_OPEN = 2,
     VERSION = 1, CHECK_BYTES = 8, HASH_BYTES = 12, PLACE_BYTES = 8, EPSILON_BYTES = 32,
+    SLACK = 512, /* bytes of room that kept answers leave */
     ROUNDS_KNOWN = 64,               /* of an account; earlier rounds count as answered */
     FIRST_PAUSE = 10000,             /* milliseconds until a refused report is tried again, */
     LONGEST_PAUSE = 3600000,         /* and at most */
@@ -127,14 +128,15 @@ static bool is_of(const char *answer, const char *account)
     return is_answer(answer) && hush_is_same(answer + 1, account + 1, 1 + 2 * HASH_BYTES);
 }
 
-/* Stores the first `size` bytes of device->record, with a checksum. */
+/* Stores the first `size` bytes of device->record, with a checksum: HUSH_OK, HUSH_SPACE or HUSH_STORAGE. */
 static hush_status store(hush_device *device, const char *name, size_t size)
 {
     uint8_t check[HUSH_DIGEST_BYTES];
     hush_digest(device->record, size, check);
     hush_copy(device->record + size, check, CHECK_BYTES);
     const hush_storage *to = device->storage;
-    return to->store(to->context, name, device->record, size + CHECK_BYTES) == HUSH_OK ? HUSH_OK : HUSH_STORAGE;
+    const hush_status status = to->store(to->context, name, device->record, size + CHECK_BYTES);
+    return status == HUSH_OK || status == HUSH_SPACE ? status : HUSH_STORAGE;
 }
 
 /* Reads a record into device->record: HUSH_OK, HUSH_NONE or HUSH_STORAGE. */
@@ -577,20 +579,40 @@ static hush_status draw_delay(const hush_device *device, const hush_task *task, 
     uint8_t bytes[8];
     uint64_t drawn = 0;
     const int64_t closes = in_milliseconds(task->closes);
-    int64_t longest = device->policy.spread;
-    if (closes != INT64_MAX && (closes - now) / 2 < longest) {
-        longest = (closes - now) / 2;
+    const uint64_t left = closes > now ? (uint64_t)closes - (uint64_t)now : 0;
+    uint64_t longest = device->policy.spread;
+    if (closes != INT64_MAX && left / 2 < longest) {
+        longest = left / 2;
     }
     *delay = 0;
-    if (longest <= 0) {
+    if (!longest) {
         return HUSH_OK;
     }
     if (device->random(device->random_context, bytes, sizeof bytes) != 0) {
         return HUSH_RANDOM;
     }
-    (void)hush_divide(hush_get(bytes, 8), (uint64_t)longest + 1, &drawn);
+    (void)hush_divide(hush_get(bytes, 8), longest + 1, &drawn);
     *delay = (uint32_t)drawn; /* not uniform by one in 2^32 at most: it hides times */
     return HUSH_OK;
+}
+
+static hush_status drop_oldest(hush_device *device, int64_t now);
+
+static bool has_room(const hush_device *device, size_t size)
+{
+    const hush_storage *in = device->storage;
+    return in->load(in->context, "room", NULL, size, &size) != HUSH_SPACE;
+}
+
+/* Makes room for a new record, or HUSH_SPACE. Kept answers give way, the oldest first, and leave some room for the next
+ * records: otherwise each would take another erase of the flash. */
+static hush_status make_room(hush_device *device, int64_t now, size_t size)
+{
+    hush_status status = HUSH_OK;
+    while (status == HUSH_OK && !has_room(device, size + SLACK)) {
+        status = drop_oldest(device, now);
+    }
+    return status != HUSH_NONE ? status : has_room(device, size) ? HUSH_OK : HUSH_SPACE;
 }
 
 hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now, hush_decision *decision)
@@ -606,15 +628,16 @@ hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now
     if (status != HUSH_OK) {
         return status;
     }
-    const bool is_new = device->account.is_new;
-    status = choose(device, task, device->account.memory.levels != 0);
+    const bool is_new = device->account.is_new, is_charged = device->account.memory.levels != 0;
+    const size_t memory = task->sticky && !is_charged ? task->levels + 1 : 0; /* which is stored with the first answer */
+    status = choose(device, task, is_charged);
     if (status == HUSH_OK) {
         status = count_answers(device, WAITING, now, &waiting);
     }
     if (status == HUSH_OK && waiting >= device->policy.capacity) {
         return HUSH_FULL;
     }
-    if (status == HUSH_OK && is_new) {
+    if (status == HUSH_OK && is_new && (status = make_room(device, now, T_REPORTS + CHECK_BYTES)) == HUSH_OK) {
         device->account = (hush_account){0};
         hush_copy(device->account.id, task->id, sizeof task->id);
         hush_copy(device->account.digest, task->digest, sizeof task->digest);
@@ -622,12 +645,15 @@ hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now
         status = store_account(device, account);
     }
     if (status == HUSH_OK) {
+        status = make_room(device, now, MOST_ANSWER + 8 * hush_width(task) + (memory ? T_REPORTS + 2 * memory : 0));
+    }
+    if (status == HUSH_OK) {
         status = draw_delay(device, task, now, &decision->delay);
     }
     if (status == HUSH_OK) {
         decision->task = task;
         decision->round = round;
-        decision->not_before = now + decision->delay;
+        decision->not_before = hush_later(now, decision->delay);
     }
     return status;
 }
@@ -839,6 +865,12 @@ static hush_status find_next(hush_device *device, const char *account, int64_t n
     return status == HUSH_NONE ? load_account(device, account) : status;
 }
 
+/* Whether a later moment is at most so much later, however far both are from 1970. */
+static bool is_within(int64_t now, int64_t later, uint64_t most)
+{
+    return (uint64_t)later - (uint64_t)now <= most;
+}
+
 APART static void hasten(int64_t *next, int64_t moment)
 {
     *next = moment < *next ? moment : *next;
@@ -948,8 +980,7 @@ static hush_status send_waiting(hush_device *device, int64_t now, hush_publish p
             worst = one.state == DAMAGED ? HUSH_STORAGE : worst; /* the others are sent */
             continue;
         }
-        const bool was_set_back = one.not_before - now > (int64_t)one.delay; /* the clock: no wait is longer than its own */
-        if (one.not_before > now && !was_set_back) {
+        if (one.not_before > now && is_within(now, one.not_before, one.delay)) { /* else the clock was set back */
             hasten(next, one.not_before);
         } else {
             hand_over(device, &one, NO_KEY, now, publish, context, next);
@@ -987,7 +1018,7 @@ static hush_status send_recalled(hush_device *device, int64_t now, hush_publish 
             continue;
         }
         const int64_t due = due_of(&device->account, first.key);
-        if (due > now && due - now <= 1000 * (int64_t)device->account.spread) { /* else the clock was set back */
+        if (due > now && is_within(now, due, 1000 * (uint64_t)device->account.spread)) { /* else the clock was set back */
             hasten(next, due);
             continue;
         }
@@ -1026,6 +1057,14 @@ static hush_status find_ended(hush_device *device, int64_t now, bool too_many, a
     return status == HUSH_NONE && out->state != DAMAGED ? HUSH_OK : status;
 }
 
+/* Removes the oldest kept answer; HUSH_NONE: there is none. */
+static hush_status drop_oldest(hush_device *device, int64_t now)
+{
+    answer one;
+    const hush_status status = find_ended(device, now, true, &one);
+    return status == HUSH_OK ? fold(device, &one, true) : status;
+}
+
 static hush_status tidy(hush_device *device, int64_t now)
 {
     answer one;
@@ -1041,10 +1080,7 @@ static hush_status tidy(hush_device *device, int64_t now)
         status = count_answers(device, KEPT, INT64_MIN, &kept);
     }
     for (; status == HUSH_OK && kept > device->policy.kept; kept--) {
-        status = find_ended(device, now, true, &one);
-        if (status == HUSH_OK) {
-            status = fold(device, &one, true);
-        }
+        status = drop_oldest(device, now);
     }
     return status == HUSH_NONE ? HUSH_OK : status;
 }

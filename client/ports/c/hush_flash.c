@@ -1,11 +1,16 @@
 /* See hush_flash.h.
  *
+ * The pages are a ring. Those in use hold a log: it begins in the oldest of them and ends in the newest. When the newest
+ * is full, the next page of the ring is erased and continues the log. Where only that one page is not in use, it begins
+ * with the live records of the oldest page, which is then not in use any more.
+ *
  * A page:
  *     begun          mark: the page is not blank
- *     header         magic, sequence, size of a page, unit, end of the copied records, CRC-32. Programmed after them
- *     in use, again  marks: this page replaces the one before it
- *     replaced       mark: another page has replaced this one
- *     records        those copied from the page before, then its own, up to the first unit that is blank
+ *     header         magic, sequence, size of a page, unit, number of the pages before it that are in use, too, end of the
+ *                    log in the page before it, end of the copied records, CRC-32. Programmed after them
+ *     in use, again  marks: this page is the newest
+ *     replaced       mark: the next page is newer
+ *     records        those copied from the oldest page, then its own, up to the first unit that is blank
  *
  * A record:
  *     begun          mark: the place is not blank
@@ -15,14 +20,12 @@
  *
  * Each part begins at a multiple of the unit. A mark is one unit of zeros, and counts if any of its bits is 0. So a mark
  * proves that everything before it was programmed completely, even if the mark itself was cut off. A blank mark proves
- * nothing: its bits may read differently next time. So what depends on a mark that may be cut off must not matter:
+ * nothing: its bits may read differently next time. So hush_flash_open returns only after what it has read is certain:
  *     - A place that looks blank may have the beginning of a mark, and nothing else. The mark is programmed again.
- *     - A page is copied without any change. Until it has a record of its own, it does not matter which of the two is in
- *       use. A session that adds the first own record has programmed `in use` or `again` completely.
- *     - A record without its mark was cut off. Before hush_flash_open returns, the records before it are moved to the next
- *       page, and it is only if its checksum is right.
- *     - The next page was perhaps cut off, unless it has a header with a smaller sequence. It is erased, and becomes the
- *       page in use, before anything is added to this page.
+ *     - A new page adds nothing and leaves nothing out. Until it has a record of its own, it does not matter whether it is
+ *       in use. If it is, its mark is programmed again. If it is not, it is erased, and made again.
+ *     - The mark of the last record is programmed again. A record without its mark was cut off. The log goes on in the next
+ *       page, whose header leaves the record out; it is copied if its checksum is right and there is room.
  */
 #include "hush_flash.h"
 #include "hush_inside.h"
@@ -45,13 +48,18 @@ enum { BEGUN, IN_USE, AGAIN, REPLACED, MARKS };
 static const uint8_t MAGIC[8] = {'h', 'u', 's', 'h', 'f', 'l', 's', 1};
 
 typedef struct {
-    uint32_t at, next; /* its first byte in the page, and the first behind it */
+    uint32_t sequence, copied; /* the end of the copied records */
+    uint32_t before, end;      /* how many pages before it are in use, and where the log ends in the one before */
+} header;
+
+typedef struct {
+    uint32_t page, at, next; /* its first byte in the page, and the first behind it */
     uint8_t kind, name_size;
     uint32_t size;
     char name[MOST_NAME];
 } record;
 
-typedef enum { END, WHOLE, UNMARKED, TORN, DAMAGED } found;
+typedef enum { END, WHOLE, UNMARKED, TORN, DAMAGED } finding;
 
 /* ---- bytes */
 
@@ -164,39 +172,38 @@ static bool has_mark(const hush_flash_medium *medium, uint32_t page, uint32_t at
 
 static bool put_mark(const hush_flash_medium *medium, uint32_t page, uint32_t at)
 {
-    static const uint8_t zeros[HUSH_FLASH_MOST_UNIT] = {0};
+    const uint8_t zeros[HUSH_FLASH_MOST_UNIT] = {0};
     return put(medium, page, at, zeros, medium->unit) && has_mark(medium, page, at);
 }
 
-/* The sequence of a page, and the end of the records that were copied to it; 0 if it has no header. */
-static uint32_t read_header(const hush_flash_medium *medium, uint32_t page, uint32_t *copied)
+/* The header of a page; its sequence is 0 if there is none. */
+static header read_header(const hush_flash_medium *medium, uint32_t page)
 {
-    uint8_t header[HEADER_BYTES];
-    get(medium, page, medium->unit, header, sizeof header);
-    const bool is_header = hush_is_same(header, MAGIC, sizeof MAGIC) && get_32(header + 12) == medium->page_bytes &&
-                           get_32(header + 16) == medium->unit && get_32(header + 24) == checksum(0, header, 24);
-    *copied = is_header ? get_32(header + 20) : 0;
-    return is_header ? get_32(header + 8) : 0;
+    uint8_t bytes[HEADER_BYTES];
+    header found = {0};
+    get(medium, page, medium->unit, bytes, sizeof bytes);
+    if (hush_is_same(bytes, MAGIC, sizeof MAGIC) && get_32(bytes + 12) == medium->page_bytes && bytes[16] == medium->unit &&
+        get_32(bytes + 24) == checksum(0, bytes, 24)) {
+        found.sequence = get_32(bytes + 8);
+        found.before = bytes[17];
+        found.copied = get_32(bytes + 20) & 0xffffff;
+        found.end = (uint32_t)bytes[23] << 16 | get_32(bytes + 16) >> 16;
+    }
+    return found;
 }
 
-static uint32_t sequence_of(const hush_flash_medium *medium, uint32_t page)
+static bool put_header(const hush_flash_medium *medium, uint32_t page, const header *what)
 {
-    uint32_t copied = 0;
-    return read_header(medium, page, &copied);
-}
-
-static bool put_header(const hush_flash_medium *medium, uint32_t page, uint32_t sequence, uint32_t copied)
-{
-    uint8_t header[CHUNK];
-    memset(header, 0xff, sizeof header);
-    memcpy(header, MAGIC, sizeof MAGIC);
-    put_32(header + 8, sequence);
-    put_32(header + 12, medium->page_bytes);
-    put_32(header + 16, medium->unit);
-    put_32(header + 20, copied);
-    put_32(header + 24, checksum(0, header, 24));
-    return put(medium, page, medium->unit, header, aligned(medium, HEADER_BYTES)) &&
-           sequence_of(medium, page) == sequence;
+    uint8_t bytes[CHUNK];
+    memset(bytes, 0xff, sizeof bytes);
+    memcpy(bytes, MAGIC, sizeof MAGIC);
+    put_32(bytes + 8, what->sequence);
+    put_32(bytes + 12, medium->page_bytes);
+    put_32(bytes + 16, medium->unit | what->before << 8 | what->end << 16);
+    put_32(bytes + 20, what->copied | what->end >> 16 << 24);
+    put_32(bytes + 24, checksum(0, bytes, 24));
+    return put(medium, page, medium->unit, bytes, aligned(medium, HEADER_BYTES)) &&
+           read_header(medium, page).sequence == what->sequence;
 }
 
 /* ---- records */
@@ -214,32 +221,32 @@ static uint32_t put_head(const record *r, uint8_t out[HEAD_BYTES])
 }
 
 /* The head of the record at `at`, and its name; false if no head is there. */
-static bool read_head(const hush_flash *flash, uint32_t at, record *out)
+static bool read_head(const hush_flash *flash, uint32_t page, uint32_t at, record *out)
 {
     const hush_flash_medium *medium = flash->medium;
     uint8_t head[HEAD_BYTES];
     if (medium->page_bytes - at < record_bytes(medium, 1, 0)) {
         return false;
     }
-    get(medium, flash->page, head_at(medium, at), head, sizeof head);
+    get(medium, page, head_at(medium, at), head, sizeof head);
     out->kind = head[0];
     out->name_size = head[1];
     out->size = (uint32_t)head[3] << 8 | head[2];
+    out->page = page;
     out->at = at;
-    if (get_32(head + 4) != checksum(0, head, 4) || (out->kind != CONTENT && out->kind != REMOVED) ||
-        out->name_size < 1 || out->name_size > MOST_NAME ||
+    if (get_32(head + 4) != checksum(0, head, 4) || out->name_size > MOST_NAME ||
         record_bytes(medium, out->name_size, out->size) > medium->page_bytes - at) {
         return false;
     }
     out->next = at + record_bytes(medium, out->name_size, out->size);
-    get(medium, flash->page, body_at(medium, at), (uint8_t *)out->name, out->name_size);
+    get(medium, page, body_at(medium, at), (uint8_t *)out->name, out->name_size);
     return true;
 }
 
-/* Whether head, name and content of a record in any page are what was written. */
-static bool is_intact(const hush_flash *flash, uint32_t page, const record *r)
+/* Whether head, name and content of a record are what was written. */
+static bool is_intact(const hush_flash_medium *medium, const record *r)
 {
-    const hush_flash_medium *medium = flash->medium;
+    const uint32_t page = r->page;
     uint8_t bytes[CHUNK];
     get(medium, page, head_at(medium, r->at), bytes, HEAD_BYTES);
     uint32_t crc = checksum(0, bytes, 4), at = body_at(medium, r->at);
@@ -253,8 +260,8 @@ static bool is_intact(const hush_flash *flash, uint32_t page, const record *r)
     return same_head && get_32(bytes) == crc;
 }
 
-/* What is at `at`. */
-static found look(const hush_flash *flash, uint32_t at, record *out)
+/* What is at `at` of the newest page. */
+static finding look(const hush_flash *flash, uint32_t at, record *out)
 {
     const hush_flash_medium *medium = flash->medium;
     const uint32_t page = flash->page, end = medium->page_bytes;
@@ -262,10 +269,10 @@ static found look(const hush_flash *flash, uint32_t at, record *out)
     if (!fits || !has_mark(medium, page, at)) {
         return is_blank_between(medium, page, fits ? head_at(medium, at) : at, end) ? END : DAMAGED;
     }
-    if (!read_head(flash, at, out)) {
+    if (!read_head(flash, page, at, out)) {
         return is_blank_between(medium, page, body_at(medium, at), end) ? TORN : DAMAGED;
     }
-    const bool intact = is_intact(flash, page, out);
+    const bool intact = is_intact(medium, out);
     if (has_mark(medium, page, out->next - medium->unit) || !is_blank_between(medium, page, out->next, end)) {
         return intact ? WHOLE : DAMAGED; /* nothing was added behind a record without its mark */
     }
@@ -277,50 +284,76 @@ static bool has_name(const record *r, const char *name, size_t size)
     return r->name_size == size && hush_is_same(r->name, name, size);
 }
 
-/* The last record of a name from `at` on. HUSH_NONE without one; HUSH_STORAGE if any of them is damaged. */
-static hush_status find_last(const hush_flash *flash, uint32_t at, const char *name, size_t size, record *out)
+/* Where the log begins: `advance` then reads its first record. */
+static record start_of(const hush_flash *flash)
 {
-    hush_status status = HUSH_NONE;
-    record r;
-    for (; at < flash->end; at = r.next) {
-        if (!read_head(flash, at, &r) || !is_intact(flash, flash->page, &r)) {
+    return (record){.page = (flash->page + flash->medium->pages - flash->before) % flash->medium->pages,
+                    .next = first_record(flash->medium)};
+}
+
+/* The next record: HUSH_OK, HUSH_NONE at the end of the log, or HUSH_STORAGE. */
+static hush_status advance(const hush_flash *flash, record *r)
+{
+    uint32_t page = r->page, at = r->next;
+    while (page != flash->page) {
+        const uint32_t next = (page + 1) % flash->medium->pages;
+        const header found = read_header(flash->medium, next);
+        if (!found.sequence) {
             return HUSH_STORAGE;
         }
-        if (has_name(&r, name, size)) {
+        if (at < found.end) {
+            break;
+        }
+        page = next;
+        at = first_record(flash->medium);
+    }
+    if (page == flash->page && at >= flash->end) {
+        return HUSH_NONE;
+    }
+    return read_head(flash, page, at, r) ? HUSH_OK : HUSH_STORAGE;
+}
+
+/* The last record of a name. HUSH_NONE without one; HUSH_STORAGE if any record is damaged. */
+static hush_status find_last(const hush_flash *flash, const char *name, record *out)
+{
+    hush_status status = HUSH_OK;
+    record r = start_of(flash);
+    out->kind = REMOVED;
+    while ((status = advance(flash, &r)) == HUSH_OK) {
+        if (!is_intact(flash->medium, &r)) {
+            return HUSH_STORAGE;
+        }
+        if (has_name(&r, name, hush_length(name))) {
             *out = r;
-            status = HUSH_OK;
         }
     }
+    return status == HUSH_NONE && out->kind == CONTENT ? HUSH_OK : status;
+}
+
+/* The next record after this one that has its name. */
+static hush_status find_later(const hush_flash *flash, const record *r)
+{
+    hush_status status = HUSH_OK;
+    record later = *r;
+    do {
+        status = advance(flash, &later);
+    } while (status == HUSH_OK && !has_name(&later, r->name, r->name_size));
     return status;
 }
 
-/* Whether a record is live: it has content, and no later one has its name. */
-static hush_status is_live(const hush_flash *flash, const record *r, bool *live)
+/* The next record that is live: it has content, and no later one has its name. */
+static hush_status next_live(const hush_flash *flash, record *r)
 {
-    record later;
-    *live = r->kind == CONTENT;
-    for (uint32_t at = r->next; *live && at < flash->end; at = later.next) {
-        if (!read_head(flash, at, &later)) {
-            return HUSH_STORAGE;
+    hush_status status = HUSH_OK;
+    while (status == HUSH_OK && (status = advance(flash, r)) == HUSH_OK) {
+        if (r->kind == CONTENT) {
+            status = find_later(flash, r);
         }
-        *live = !has_name(&later, r->name, r->name_size);
-    }
-    return HUSH_OK;
-}
-
-/* The first live record from `at` on; HUSH_NONE at the end. */
-static hush_status next_live(const hush_flash *flash, uint32_t at, record *out)
-{
-    bool live = false;
-    for (; at < flash->end; at = out->next) {
-        if (!read_head(flash, at, out) || is_live(flash, out, &live) != HUSH_OK) {
-            return HUSH_STORAGE;
-        }
-        if (live) {
+        if (status == HUSH_NONE) {
             return HUSH_OK;
         }
     }
-    return HUSH_NONE;
+    return status;
 }
 
 static hush_status break_down(hush_flash *flash)
@@ -331,78 +364,58 @@ static hush_status break_down(hush_flash *flash)
 
 /* ---- moving to the next page */
 
-/* Copies a record to the end of another page, and compares. */
-static bool copy_record(const hush_flash *flash, const record *from, uint32_t page, uint32_t at)
+/* Copies a record to a place in another page, if there is room, and compares; `end` is then behind it. */
+static bool copy_record(const hush_flash_medium *medium, const record *from, uint32_t page, uint32_t *end)
 {
-    const hush_flash_medium *medium = flash->medium;
-    const uint32_t size = from->next - from->at - medium->unit;
+    const uint32_t size = from->next - from->at - medium->unit, at = *end;
     uint8_t bytes[CHUNK];
     record copy = *from;
+    copy.page = page;
     copy.at = at;
-    if (!put_mark(medium, page, at)) {
+    *end += size + medium->unit;
+    if (*end > medium->page_bytes || !put_mark(medium, page, at)) {
         return false;
     }
     for (uint32_t done = medium->unit, part = 0; done < size; done += part) {
         part = size - done < CHUNK ? size - done : CHUNK;
-        get(medium, flash->page, from->at + done, bytes, part);
+        get(medium, from->page, from->at + done, bytes, part);
         if (!put(medium, page, at + done, bytes, part)) {
             return false;
         }
     }
-    return is_intact(flash, page, &copy) && put_mark(medium, page, at + size);
+    return is_intact(medium, &copy) && put_mark(medium, page, at + size);
 }
 
-/* Makes sure that the page stays the one in use: its marks may have been cut off, until it has a record of its own. */
-static bool settle(hush_flash *flash)
-{
-    const hush_flash_medium *medium = flash->medium;
-    const uint32_t before = (flash->page + medium->pages - 1) % medium->pages;
-    const bool was_replaced = sequence_of(medium, before) == flash->sequence - 1;
-    if (!flash->is_settled && flash->end == flash->copied) {
-        flash->is_settled = put_mark(medium, flash->page, mark_at(medium, AGAIN)) &&
-                            (!was_replaced || put_mark(medium, before, mark_at(medium, REPLACED)));
-        return flash->is_settled;
-    }
-    return true;
-}
-
-static hush_status copy_live(hush_flash *flash, uint32_t page, uint32_t *end)
-{
-    record r;
-    hush_status status = next_live(flash, first_record(flash->medium), &r);
-    *end = first_record(flash->medium);
-    for (; status == HUSH_OK; status = next_live(flash, r.next, &r)) {
-        if (!copy_record(flash, &r, page, *end)) {
-            return HUSH_STORAGE;
-        }
-        *end += r.next - r.at;
-    }
-    return status == HUSH_NONE ? HUSH_OK : status;
-}
-
-/* Erases the next page, copies the live records to it, and uses it from now on. */
-static hush_status move(hush_flash *flash)
+/* Erases the next page, and continues the log there: with the live records of the oldest page where no other page would
+ * be left, and with the record that was cut off behind the log, if there is one. */
+static hush_status move(hush_flash *flash, const record *cut_off)
 {
     const hush_flash_medium *medium = flash->medium;
     const uint32_t from = flash->page, to = next_page(flash);
-    uint32_t end = 0;
+    const bool is_full = flash->before + 2 >= medium->pages;
+    record r = start_of(flash);
+    const uint32_t oldest = r.page;
+    header new = {flash->sequence + 1, first_record(medium), flash->before + !is_full, flash->end};
+    hush_status status = is_full ? HUSH_OK : HUSH_NONE;
     flash->must_move = true; /* until it is done */
-    if (!settle(flash) || medium->erase(medium->context, to) != 0 ||
-        !is_blank_between(medium, to, 0, medium->page_bytes) || !put_mark(medium, to, mark_at(medium, BEGUN))) {
+    if (medium->erase(medium->context, to) != 0 || !is_blank_between(medium, to, 0, medium->page_bytes) ||
+        !put_mark(medium, to, mark_at(medium, BEGUN))) {
         return HUSH_STORAGE;
     }
-    hush_status status = copy_live(flash, to, &end);
-    if (status != HUSH_OK) {
-        return status;
+    while (status == HUSH_OK && (status = next_live(flash, &r)) == HUSH_OK && r.page == oldest) {
+        status = copy_record(medium, &r, to, &new.copied) ? HUSH_OK : HUSH_STORAGE;
     }
-    if (!put_header(medium, to, flash->sequence + 1, end) || !put_mark(medium, to, mark_at(medium, IN_USE)) ||
+    if (status == HUSH_STORAGE || (cut_off && !copy_record(medium, cut_off, to, &new.copied))) {
+        return HUSH_STORAGE;
+    }
+    if (!put_header(medium, to, &new) || !put_mark(medium, to, mark_at(medium, IN_USE)) ||
         !put_mark(medium, from, mark_at(medium, REPLACED))) {
-        return break_down(flash); /* which page is in use is for the next hush_flash_open to find out */
+        return break_down(flash); /* which page is the newest is for the next hush_flash_open to find out */
     }
     flash->page = to;
     flash->sequence++;
-    flash->end = flash->copied = end;
-    flash->is_settled = true;
+    flash->before = new.before;
+    flash->end = flash->copied = new.copied;
     flash->must_move = false;
     flash->next_name = 0;
     return HUSH_OK;
@@ -418,11 +431,11 @@ static uint32_t greater(uint32_t a, uint32_t b)
 /* Counts the bytes of the live records. */
 static hush_status add_up(hush_flash *flash)
 {
-    record r;
-    hush_status status = next_live(flash, first_record(flash->medium), &r);
+    record r = start_of(flash);
+    hush_status status = HUSH_OK;
     flash->largest = record_bytes(flash->medium, MOST_NAME, 0);
     flash->live = 0;
-    for (; status == HUSH_OK; status = next_live(flash, r.next, &r)) {
+    while ((status = next_live(flash, &r)) == HUSH_OK) {
         flash->live += r.next - r.at;
         flash->largest = greater(flash->largest, r.next - r.at);
     }
@@ -468,7 +481,7 @@ static hush_status append(hush_flash *flash, record *r, const uint8_t *content)
             used = 0;
         }
     }
-    if (!is_intact(flash, flash->page, r) || !put_mark(medium, flash->page, r->next - medium->unit)) {
+    if (!is_intact(medium, r) || !put_mark(medium, flash->page, r->next - medium->unit)) {
         return HUSH_STORAGE;
     }
     flash->must_move = false;
@@ -477,28 +490,26 @@ static hush_status append(hush_flash *flash, record *r, const uint8_t *content)
     return HUSH_OK;
 }
 
-/* Appends a record of a name; the caller has made sure that the live records and it fit into a page. */
+/* Appends a record of a name; the caller has made sure that there is room, perhaps only after several moves. */
 static hush_status write_record(hush_flash *flash, uint8_t kind, const char *name, const uint8_t *content, size_t size)
 {
     const hush_flash_medium *medium = flash->medium;
     record r = {.kind = kind, .name_size = (uint8_t)hush_length(name), .size = (uint32_t)size};
     const uint32_t bytes = record_bytes(medium, r.name_size, r.size);
-    if (flash->must_move || medium->page_bytes - flash->end < bytes) {
-        const hush_status status = move(flash);
+    for (uint32_t left = medium->pages; flash->must_move || medium->page_bytes - flash->end < bytes; left--) {
+        const hush_status status = left ? move(flash, NULL) : HUSH_STORAGE;
         if (status != HUSH_OK) {
             return status;
         }
     }
-    if (medium->page_bytes - flash->end < bytes || !settle(flash)) {
-        return HUSH_STORAGE;
-    }
     memcpy(r.name, name, r.name_size);
+    r.page = flash->page;
     r.at = flash->end;
     r.next = r.at + bytes;
     return append(flash, &r, content);
 }
 
-/* The last record of a name: HUSH_OK if it has content, HUSH_NONE, HUSH_ARGUMENT or HUSH_STORAGE. */
+/* The live record of a name: HUSH_OK, HUSH_NONE, HUSH_ARGUMENT or HUSH_STORAGE. */
 static hush_status find(hush_flash *flash, const char *name, record *out)
 {
     if (!is_name(name)) {
@@ -507,43 +518,51 @@ static hush_status find(hush_flash *flash, const char *name, record *out)
     if (flash->is_broken) {
         return HUSH_STORAGE;
     }
-    const hush_status status = find_last(flash, first_record(flash->medium), name, hush_length(name), out);
-    if (status == HUSH_STORAGE) {
-        return break_down(flash);
-    }
-    return status == HUSH_OK && out->kind == CONTENT ? HUSH_OK : HUSH_NONE;
+    const hush_status status = find_last(flash, name, out);
+    return status == HUSH_STORAGE ? break_down(flash) : status;
 }
 
-static hush_status flash_load(void *context, const char *name, uint8_t *out, size_t capacity, size_t *size)
+/* Whether some page has room for so many bytes, once the live records are spread over all pages but one. */
+static bool leaves_room(const hush_flash *flash, uint32_t live, uint32_t bytes)
 {
-    hush_flash *flash = context;
-    record r;
-    uint8_t bytes[HEAD_BYTES];
-    if (!out || !size) {
-        return HUSH_ARGUMENT;
-    }
-    const hush_status status = find(flash, name, &r);
-    *size = status == HUSH_OK ? r.size : 0;
-    if (status != HUSH_OK || r.size > capacity) {
-        return status == HUSH_OK ? HUSH_SPACE : status;
-    }
-    const uint32_t body = body_at(flash->medium, r.at) + r.name_size;
-    get(flash->medium, flash->page, body, out, r.size);
-    uint32_t crc = checksum(put_head(&r, bytes), (const uint8_t *)r.name, r.name_size);
-    get(flash->medium, flash->page, body + r.size, bytes, CHECK_BYTES);
-    return get_32(bytes) == checksum(crc, out, r.size) ? HUSH_OK : break_down(flash);
+    const uint32_t room = flash->medium->page_bytes - first_record(flash->medium);
+    return bytes <= room && live <= (flash->medium->pages - 1) * (room - bytes);
 }
 
 /* Room is kept for one more record as large as the largest: so that a record can always be removed, and be replaced
  * by one that is not larger. */
 static bool has_room(const hush_flash *flash, uint32_t old, uint32_t bytes)
 {
-    const uint32_t room = flash->medium->page_bytes - first_record(flash->medium);
-    if (old >= bytes) {
-        return true;
+    return old >= bytes || (leaves_room(flash, flash->live, bytes) &&
+                            leaves_room(flash, flash->live - old + bytes, greater(flash->largest, bytes)));
+}
+
+static hush_status check_room(hush_flash *flash, uint32_t old, uint32_t bytes)
+{
+    if (!has_room(flash, old, bytes) && add_up(flash) != HUSH_OK) { /* `largest` may be of a record that is no more */
+        return break_down(flash);
     }
-    return bytes <= room && flash->live <= room - bytes &&
-           flash->live - old + bytes <= room - greater(flash->largest, bytes);
+    return has_room(flash, old, bytes) ? HUSH_OK : HUSH_SPACE;
+}
+
+static hush_status flash_load(void *context, const char *name, uint8_t *out, size_t capacity, size_t *size)
+{
+    hush_flash *flash = context;
+    record r;
+    if (!size) {
+        return HUSH_ARGUMENT;
+    }
+    const hush_status status = find(flash, name, &r);
+    if (status == HUSH_NONE && !out) {
+        return check_room(flash, 0, record_bytes(flash->medium, MOST_NAME, (uint32_t)capacity)) == HUSH_OK ? HUSH_NONE : HUSH_SPACE;
+    }
+    *size = status == HUSH_OK ? r.size : 0;
+    if (status != HUSH_OK || r.size > capacity) {
+        return status == HUSH_OK ? HUSH_SPACE : status;
+    }
+    const hush_flash_medium *medium = flash->medium;
+    const uint32_t content = r.page * medium->page_bytes + body_at(medium, r.at) + r.name_size;
+    return medium->read(medium->context, content, out, r.size) == 0 ? HUSH_OK : break_down(flash);
 }
 
 static hush_status flash_store(void *context, const char *name, const uint8_t *bytes, size_t size)
@@ -562,13 +581,9 @@ static hush_status flash_store(void *context, const char *name, const uint8_t *b
     }
     const uint32_t before = status == HUSH_OK ? old.next - old.at : 0;
     const uint32_t after = record_bytes(flash->medium, (uint32_t)hush_length(name), (uint32_t)size);
-    if (!has_room(flash, before, after)) { /* `largest` may be of a record that is no more */
-        if (add_up(flash) != HUSH_OK) {
-            return break_down(flash);
-        }
-        if (!has_room(flash, before, after)) {
-            return HUSH_SPACE;
-        }
+    status = check_room(flash, before, after);
+    if (status != HUSH_OK) {
+        return status;
     }
     status = write_record(flash, CONTENT, name, bytes, size);
     if (status == HUSH_OK) {
@@ -596,18 +611,22 @@ static hush_status flash_remove(void *context, const char *name)
 static hush_status flash_name(void *context, size_t index, char *out, size_t capacity)
 {
     hush_flash *flash = context;
-    record r;
+    record r = start_of(flash);
     if (!out) {
         return HUSH_ARGUMENT;
     }
     if (flash->is_broken) {
         return HUSH_STORAGE;
     }
-    const bool goes_on = flash->next_name && index == flash->next_name;
-    size_t place = goes_on ? index : 0;
-    hush_status status = next_live(flash, goes_on ? flash->next_at : first_record(flash->medium), &r);
+    size_t place = 0;
+    if (flash->next_name && index == flash->next_name) {
+        place = index;
+        r.page = flash->name_page;
+        r.next = flash->name_end;
+    }
+    hush_status status = next_live(flash, &r);
     for (; status == HUSH_OK && place < index; place++) {
-        status = next_live(flash, r.next, &r);
+        status = next_live(flash, &r);
     }
     if (status != HUSH_OK) {
         return status == HUSH_STORAGE ? break_down(flash) : status;
@@ -618,7 +637,8 @@ static hush_status flash_name(void *context, size_t index, char *out, size_t cap
     memcpy(out, r.name, r.name_size);
     out[r.name_size] = 0;
     flash->next_name = (uint32_t)index + 1;
-    flash->next_at = r.next;
+    flash->name_page = r.page;
+    flash->name_end = r.next;
     return HUSH_OK;
 }
 
@@ -627,8 +647,8 @@ static hush_status flash_name(void *context, size_t index, char *out, size_t cap
 static bool is_medium(const hush_flash_medium *medium)
 {
     return medium && medium->read && medium->program && medium->erase && medium->page_bytes >= 256 &&
-           medium->page_bytes <= 1u << 24 && medium->page_bytes % HUSH_FLASH_MOST_UNIT == 0 && medium->pages >= 2 &&
-           medium->pages <= 256 && medium->pages <= (UINT32_MAX >> 1) / medium->page_bytes && medium->unit >= 1 && medium->unit <= HUSH_FLASH_MOST_UNIT &&
+           medium->page_bytes < 1u << 24 && medium->page_bytes % HUSH_FLASH_MOST_UNIT == 0 && medium->pages >= 2 &&
+           medium->pages <= 256 && (uint64_t)medium->pages * medium->page_bytes <= INT32_MAX && medium->unit >= 1 && medium->unit <= HUSH_FLASH_MOST_UNIT &&
            (medium->unit & (medium->unit - 1)) == 0;
 }
 
@@ -643,16 +663,17 @@ static bool is_fresh(const hush_flash_medium *medium)
     return true;
 }
 
-/* The page in use: of those that have a header and a mark, the one with the largest sequence. */
+/* The newest page: of those that have a header and a mark, the one with the largest sequence. */
 static hush_status choose_page(hush_flash *flash)
 {
     const hush_flash_medium *medium = flash->medium;
     for (uint32_t page = 0; page < medium->pages; page++) {
-        uint32_t copied = 0;
-        const uint32_t sequence = read_header(medium, page, &copied);
-        if (sequence > flash->sequence && (has_mark(medium, page, mark_at(medium, IN_USE)) || has_mark(medium, page, mark_at(medium, AGAIN)))) {
-            flash->sequence = sequence;
-            flash->copied = copied;
+        const header found = read_header(medium, page);
+        if (found.sequence > flash->sequence &&
+            (has_mark(medium, page, mark_at(medium, IN_USE)) || has_mark(medium, page, mark_at(medium, AGAIN)))) {
+            flash->sequence = found.sequence;
+            flash->copied = found.copied;
+            flash->before = found.before;
             flash->page = page;
         }
     }
@@ -662,36 +683,46 @@ static hush_status choose_page(hush_flash *flash)
     return has_mark(medium, flash->page, mark_at(medium, REPLACED)) ? HUSH_STORAGE : HUSH_OK; /* the newer page is damaged */
 }
 
-/* Finds the end of the log. A record that is cut off is left out, but for one whose checksum is right, if asked. */
-static found find_end(hush_flash *flash, bool keeps_unmarked)
+/* Finds the end of the log, and what is behind it. */
+static finding find_end(hush_flash *flash, record *behind)
 {
-    record r;
-    found what = WHOLE;
+    finding what = END;
     flash->end = first_record(flash->medium);
-    while (flash->end < flash->medium->page_bytes && (what = look(flash, flash->end, &r)) == WHOLE) {
-        flash->end = r.next;
-    }
-    if (what == UNMARKED && keeps_unmarked) {
-        flash->end = r.next;
+    while (flash->end < flash->medium->page_bytes && (what = look(flash, flash->end, behind)) == WHOLE) {
+        flash->end = behind->next;
     }
     return flash->end < flash->copied ? DAMAGED : what;
 }
 
-static hush_status mount(hush_flash *flash, const hush_flash_medium *medium, bool keeps_unmarked)
+/* Programs the mark again that says that the last record is whole, or the marks that say which page is the newest. */
+static bool settle(const hush_flash *flash)
 {
+    const hush_flash_medium *medium = flash->medium;
+    const uint32_t before = (flash->page + medium->pages - 1) % medium->pages;
+    if (flash->end > flash->copied) {
+        return put_mark(medium, flash->page, flash->end - medium->unit);
+    }
+    return put_mark(medium, flash->page, mark_at(medium, AGAIN)) && put_mark(medium, before, mark_at(medium, REPLACED));
+}
+
+static hush_status mount(hush_flash *flash, const hush_flash_medium *medium)
+{
+    record behind, whole;
     *flash = (hush_flash){.medium = medium};
     hush_status status = choose_page(flash);
     if (status != HUSH_OK) {
         return status;
     }
-    const found what = find_end(flash, keeps_unmarked);
-    if (what == DAMAGED) {
+    const finding what = find_end(flash, &behind);
+    if (what == DAMAGED || read_header(medium, start_of(flash).page).sequence + flash->before != flash->sequence ||
+        find_last(flash, "", &whole) != HUSH_NONE || !settle(flash)) {
         return HUSH_STORAGE;
     }
-    const uint32_t next = sequence_of(medium, next_page(flash));
-    flash->must_move = next == 0 || next > flash->sequence;
-    if (what == TORN || what == UNMARKED) {
-        status = move(flash);
+    if (what == UNMARKED) {
+        status = move(flash, &behind);
+    }
+    if (what == TORN || status != HUSH_OK || read_header(medium, next_page(flash)).sequence > flash->sequence) {
+        status = move(flash, NULL);
     }
     return status == HUSH_OK ? add_up(flash) : status;
 }
@@ -701,10 +732,7 @@ hush_status hush_flash_open(hush_flash *flash, const hush_flash_medium *medium, 
     if (!flash || !storage || !is_medium(medium)) {
         return HUSH_ARGUMENT;
     }
-    hush_status status = mount(flash, medium, true);
-    if (status == HUSH_STORAGE) { /* bits that were cut off may have changed while they were copied */
-        status = mount(flash, medium, false);
-    }
+    const hush_status status = mount(flash, medium);
     flash->is_broken = status != HUSH_OK;
     *storage = (hush_storage){flash, flash_load, flash_store, flash_remove, flash_name};
     return status;
@@ -717,7 +745,7 @@ hush_status hush_flash_format(const hush_flash_medium *medium)
     }
     uint32_t sequence = 0, target = medium->pages;
     for (uint32_t page = medium->pages; page-- > 0;) {
-        sequence = greater(sequence, sequence_of(medium, page));
+        sequence = greater(sequence, read_header(medium, page).sequence);
         if (!is_blank_between(medium, page, first_record(medium), medium->page_bytes) &&
             medium->erase(medium->context, page) != 0) {
             return HUSH_STORAGE;
@@ -730,8 +758,9 @@ hush_status hush_flash_format(const hush_flash_medium *medium)
             return HUSH_STORAGE;
         }
     }
-    return put_mark(medium, target, mark_at(medium, BEGUN)) &&
-                   put_header(medium, target, sequence + 1, first_record(medium)) && put_mark(medium, target, mark_at(medium, IN_USE))
+    const header first = {sequence + 1, first_record(medium), 0, 0};
+    return put_mark(medium, target, mark_at(medium, BEGUN)) && put_header(medium, target, &first) &&
+                   put_mark(medium, target, mark_at(medium, IN_USE))
                ? HUSH_OK
                : HUSH_STORAGE;
 }

@@ -1,12 +1,11 @@
 /* The storage of hush_storage.h in two or more pages of flash.
  *
- * One page at a time is a log of records. When it is full, the next page is erased and the live records are copied to
- * it. Each step can be cut off by a loss of power, also the erase, also while the device recovers from the last cut:
+ * All pages but one hold a log of records. When the newest is full, the next page is erased, and the live records of the
+ * oldest are copied to it. Each step can be cut off by a loss of power, also the erase, also while the device recovers from the last cut:
  * hush_flash_open then finds each record as it was before the interrupted call or as that call made it.
  *
  * Rules that this code keeps on the medium: bits change only from 1 to 0 between two erases; each unit is programmed
- * once after an erase, but for three marks of the first units, which are all zeros and may be programmed again after
- * a cut. Bits that were being programmed or erased when power failed may read differently each time.
+ * once after an erase, but for marks, which are all zeros and may be programmed again. Bits that were being programmed or erased when power failed may read differently each time.
  *
  * Wear: `sequence` is the number of erases so far; pages are erased in turn. docs/device.md has erases per answer.
  *
@@ -33,21 +32,21 @@ typedef struct {
     int (*program)(void *context, uint32_t address, const uint8_t *bytes, size_t size);
     /* All bytes of a page become 0xff. A page may be several of the medium's, erased in any order. */
     int (*erase)(void *context, uint32_t page);
-    uint32_t page_bytes; /* a multiple of 32, 256 to 2^24 */
-    uint32_t pages;      /* 2 to 256 */
+    uint32_t page_bytes; /* a multiple of 32, from 256 and below 2^24 */
+    uint32_t pages;      /* 2 to 256; never changes once there is a state */
     uint32_t unit;       /* the least that can be programmed: 1, 2, 4, 8, 16 or 32 bytes */
 } hush_flash_medium;
 
 /* A mounted flash. The fields are private, but for `sequence`. */
 typedef struct {
     const hush_flash_medium *medium;
-    uint32_t sequence; /* of the page in use, from 1; one more with each erase */
+    uint32_t sequence; /* of the newest page, from 1; one more with each erase */
     uint32_t page, copied, end;
+    uint32_t before;        /* how many pages before it are in use, too */
     uint32_t live, largest; /* bytes of all live records, and of the largest */
     bool must_move;         /* nothing may be appended to this page */
-    bool is_settled;        /* the marks of this page were programmed in this session */
     bool is_broken;         /* damage was found: nothing is read or written any more */
-    uint32_t next_name, next_at; /* where `name` continues */
+    uint32_t next_name, name_page, name_end; /* where `name` continues */
 } hush_flash;
 
 /* Mounts the flash. `flash` and `medium` must outlive `storage`, and only one may be mounted at a time.

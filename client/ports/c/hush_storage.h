@@ -1,6 +1,6 @@
 /* Where a device keeps what it has spent, answered and not yet sent: small named records.
  *
- * hush_file.c keeps them in a directory, hush_flash.c in two pages of flash. Another place needs these four functions.
+ * hush_file.c keeps them in a directory, hush_flash.c in pages of flash. Another place needs these four functions.
  * All that hush promises about spending rests on `store`: it returns HUSH_OK only when the record would survive a power
  * cut. One record is one transaction; nothing is ever written in two parts that must agree.
  *
@@ -24,10 +24,12 @@ enum {
 typedef struct hush_storage {
     void *context;
     /* Copies the record `name` to `out`. HUSH_NONE if there is none, HUSH_SPACE if it does not fit, HUSH_STORAGE if the
-     * place is damaged. */
+     * place is damaged. With `out` NULL and a name that no record has, a place that knows its size returns HUSH_SPACE if
+     * a new record of `capacity` bytes would find no room; others return HUSH_NONE. */
     hush_status (*load)(void *context, const char *name, uint8_t *out, size_t capacity, size_t *size);
     /* Replaces the record, or creates it. After a power cut at any moment `load` gives the old record or the new one,
-     * whole. Returns when it is durable. After a failure the old record or the new one is there. */
+     * whole. Returns when it is durable. After a failure the old record or the new one is there. HUSH_SPACE: the place is
+     * full, and unchanged; then a record can still be removed, and replaced by one that is not larger. */
     hush_status (*store)(void *context, const char *name, const uint8_t *bytes, size_t size);
     /* Removes the record; HUSH_OK also if there was none. */
     hush_status (*remove)(void *context, const char *name);
