@@ -1,18 +1,23 @@
-"""The end of `hush poll` where its result cannot be printed, or cannot be written."""
+"""The end of `hush poll` where its result cannot be printed or written, or the poll is cancelled at any moment."""
 
 import asyncio
 import json
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
-from polls import Command, polling, reports_of
+from polls import TEA, Command, asking, polling, reports_of
 from waiting import PATIENCE_S
 
+from hush_aggregator.store.base import StoreEditor
+from hush_aggregator.tasks import close
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.task import decode_task
 from hush_common.topics import ALL_TASKS, report_topic
+from hush_simulations.poll import session
+from hush_simulations.poll.session import Answered, run_poll
 
 ASK = ("Tee oder 茶?", "--yes-no", "--bind", "127.0.0.1", "--port", "0")
 
@@ -61,3 +66,29 @@ async def test_a_result_that_cannot_be_written_is_printed(tmp_path: Path) -> Non
     assert code == 2
     assert json.loads(out)["results"][0]["answers"] == 1
     assert f"--out: {place} cannot be written" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "open"])
+async def test_a_poll_that_is_cancelled_while_its_result_is_made_reports_it(
+    is_stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making, cancelled, ends = asyncio.Event(), threading.Event(), list[Answered]()
+    stop, opened, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    def close_slowly(store: StoreEditor, task_id: str) -> None:
+        loop.call_soon_threadsafe(making.set)
+        assert cancelled.wait(PATIENCE_S)
+        close(store, task_id)
+
+    monkeypatch.setattr(session, "close", close_slowly)
+    poll = asyncio.create_task(run_poll(asking(TEA), stop, asyncio.Event(), lambda _: opened.set(), ends.extend))
+    async with asyncio.timeout(PATIENCE_S):
+        await opened.wait()
+        stop.set() if is_stopped else poll.cancel()
+        await making.wait()
+        poll.cancel()
+        await asyncio.sleep(0)
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await poll
+    assert [one.result.task.id for one in ends] == [TEA.id]

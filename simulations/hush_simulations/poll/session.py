@@ -252,8 +252,11 @@ class _Poll:
                 finally:
                     for closing in self._closing:
                         closing.cancel()
-                    ended = await self._answered_all()
-                    self._on_end(ended)
+                    reporting = asyncio.create_task(self._report(), name="hush-poll-report")
+                    try:
+                        await asyncio.shield(reporting)
+                    finally:
+                        ended = await reporting  # also if it was cancelled meanwhile, as by another Ctrl-C
             counting.cancel()
         if self._settings.broker is not None:
             await self._tidy()
@@ -343,6 +346,11 @@ class _Poll:
         await asyncio.to_thread(lambda: [withdraw(self._editor, task.id) for task in here])
         await asyncio.sleep(_UNDER_WAY_S)
         await asyncio.gather(*self._closing)
+
+    async def _report(self) -> list[Answered]:
+        ended = await self._answered_all()
+        self._on_end(ended)
+        return ended
 
     async def _answered_all(self) -> list[Answered]:
         """Close the questions that were asked, unless the poll may be continued; return their ends."""
