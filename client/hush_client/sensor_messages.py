@@ -27,11 +27,12 @@ OPPOSITES: Mapping[str, str] = {
 WORDS: Mapping[str, bool] = dict.fromkeys(OPPOSITES, True) | dict.fromkeys(OPPOSITES.values(), False)
 
 _MARGINS = "\ufeff\0 \t\r\n"
-_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"{}\[\]:,]++', re.DOTALL)
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^\s"{}\[\]:,]++', re.DOTALL)  # an open text ends with the message
 _NO_VALUE = re.compile(r":(?=\s*[,}])")
 _SPARE_COMMA = re.compile(r",(?=\s*[}\]])")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _LONGEST_NUMBER = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS_FROM = 1e11  # of a number that is a time: in seconds it would be the year 5138
 
 
@@ -55,12 +56,15 @@ class Scalar(NamedTuple):
 
     @property
     def time(self) -> datetime | None:
-        """The time that it states: ISO 8601, local without a zone, or seconds or milliseconds since 1970; or None."""
+        """The time that it states: ISO 8601, local without a zone, or seconds or milliseconds since 1970; or None.
+
+        An earlier time counts as 1970: some programs write the year 1 for a time that they do not know.
+        """
         try:
             number = Scalar(self.text.strip(), quoted=False).number
             if number is None:
-                return datetime.fromisoformat(self.text.strip()).astimezone(UTC)
-            return datetime.fromtimestamp(number / 1000 if number >= _MILLISECONDS_FROM else number, UTC)
+                return max(datetime.fromisoformat(self.text.strip()).astimezone(UTC), _EPOCH)
+            return datetime.fromtimestamp(max(number / 1000 if number >= _MILLISECONDS_FROM else number, 0), UTC)
         except (ValueError, OverflowError, OSError):
             return None
 

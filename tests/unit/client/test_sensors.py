@@ -2,13 +2,14 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hush_client.sensor_list import Admission, SensorList
+from hush_client.sensor_list import Admission, Participation, SensorList
 from hush_client.sensor_messages import PAYLOAD_BYTES, SensorField, SensorMessage
 from hush_client.sensors import SensorReader, check_filter
 from hush_common.broker_url import BrokerUrl
@@ -150,6 +151,15 @@ def test_whatever_a_message_is_it_is_read_without_an_error(payload: bytes) -> No
     SensorMessage.parse(payload).find("a")[1]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("part", ['"\\', '"\\"', ':"\\', "{", '{"a":', ", ", '"'])
+def test_a_message_that_is_made_to_be_slow_is_read_in_one_pass(part: str) -> None:
+    """Eight messages of 64 KiB that are read again from each of their quotes take minutes."""
+    payload = ('{"a":' + part * PAYLOAD_BYTES)[:PAYLOAD_BYTES].encode()
+    for _ in range(8):
+        SensorMessage.parse(payload).find("a.a")
+
+
 @given(st.dictionaries(st.text(max_size=3), st.one_of(st.floats(allow_nan=False), st.integers(), st.text(max_size=9))))
 def test_of_ordinary_json_every_key_has_its_value(document: dict[str, Any]) -> None:
     message = SensorMessage.parse(json.dumps(document).encode())
@@ -176,7 +186,10 @@ def test_of_ordinary_json_every_key_has_its_value(document: dict[str, Any]) -> N
         ('"1767268800"', datetime(2026, 1, 1, 12, tzinfo=UTC)),
         ('"yesterday"', None),
         ("1e300", None),
-        ("-1e300", None),
+        ("-1e300", datetime(1970, 1, 1, tzinfo=UTC)),
+        ("-3600", datetime(1970, 1, 1, tzinfo=UTC)),
+        ('"0001-01-01T00:00:00Z"', datetime(1970, 1, 1, tzinfo=UTC)),
+        ('"0001-01-01T00:00:00"', None),
         ("true", None),
     ],
 )
@@ -192,10 +205,10 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 class House:
     """A reader without a broker, whose sensors are confirmed."""
 
-    def __init__(self, *fields: SensorField, time_field: str = "") -> None:
+    def __init__(self, *fields: SensorField, time_field: str = "", path: Path | None = None) -> None:
         self.now = NOW
         admission = Admission(all_confirmed=True, most=10, forget_after=timedelta(days=30))
-        self.sensors = SensorList(None, admission, lambda: self.now)
+        self.sensors = SensorList(path, admission, lambda: self.now)
         self.reader = SensorReader(
             BrokerUrl.parse("mqtt://localhost"),
             ["z/+"],
@@ -267,6 +280,16 @@ async def test_a_time_field_gives_a_message_its_age(minutes: float, retained: bo
     sent = (NOW + timedelta(minutes=minutes)).isoformat()
     house.send(json.dumps({"last_seen": sent, "temperature": 20}), retained=retained)
     assert house.reader.current("z/a", FIELD, NUMBER) == value
+
+
+@pytest.mark.parametrize("year", ["0001", "0987", "1601", "1900"])
+async def test_a_time_before_1970_is_old_and_the_list_can_hold_it(tmp_path: Path, year: str) -> None:
+    house = House(FIELD, time_field="at", path=tmp_path / "sensors.txt")
+    house.send(f'{{"temperature":20,"at":"{year}-01-01T00:00:00Z"}}')
+    assert house.sensors.save()
+    assert House(FIELD, path=tmp_path / "sensors.txt").sensors.sensors.keys() == {("temperature", "z/a")}
+    assert house.sensors.participation("temperature", "z/a") is Participation.STOPPED
+    assert house.reader.current("z/a", FIELD, NUMBER) is None
 
 
 async def test_a_retained_message_with_an_old_time_does_not_hide_a_newer_value() -> None:
