@@ -4,6 +4,7 @@ A topic becomes a candidate by its first live message that has the key of the va
 person has confirmed it. All of this is public and decided before any value: no value is in scope here.
 """
 
+import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from pathlib import Path
 
+from hush_client.sensor_messages import SensorField
 from hush_common.errors import ExplainedEnum, StateError
 from hush_common.files import replace_file
 from hush_common.topics import matches
@@ -30,7 +32,7 @@ _HEADER = """\
 #   ?    it waits for your decision: write yes or no
 # Below [KEY] are the sensors whose messages have this key. hush reads this file again whenever it has changed.
 """
-_LINE = re.compile(r"(yes|no|\?)\s+(?:([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)\s+)?(\S.*)")
+_LINE = re.compile(r"(?i:(yes|no|\?))\s+(?:([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)\s+)?(\S.*)")
 
 
 class Confirmation(StrEnum):
@@ -54,7 +56,7 @@ class Participation(ExplainedEnum):
     RETAINED = "not live", "only retained messages so far, whose age is unknown; it waits for a live one with the key"
     NO_KEY = "no key", "none of its messages has the key"
     FULL = "list full", "--most-sensors are listed already; confirm it with --take-part TOPIC, or raise the number"
-    UNLISTABLE = "bad topic", f"its topic is longer than {_LONGEST_TOPIC} characters, or not printable"
+    UNLISTABLE = "bad topic", f"its topic is longer than {_LONGEST_TOPIC} characters, or has one that cannot be printed"
 
     def explain(self, field: str) -> str:
         """Why a topic takes no part, for a person; `field` is the key of the value."""
@@ -80,6 +82,7 @@ class Admission:
     all_confirmed: bool = False
     excluded: Sequence[str] = ()  # topic filters
     read: Sequence[str] = ("#",)  # topic filters of the messages that are read
+    keys: Collection[str]  # of the values that are read; the list may have others
     most: int  # sensors that are listed by themselves
     forget_after: timedelta
     had_answered: Collection[str] = ()  # topics in the ledger: one that the list lacks was deleted from it
@@ -115,8 +118,9 @@ class SensorList:
     def read(self) -> None:
         """Read what a person has changed in the file; StateError if it cannot be read.
 
-        A decision in the file counts. A line that was deleted is a no. A change counts from the second call on that
-        finds it: an editor may be writing.
+        A decision in the file counts. Deleting the line of a confirmed sensor is a no; deleting that of a candidate
+        is no decision, because it may have been added while a person was editing. A change counts from the second call
+        on that finds it: an editor may be writing.
         """
         content = self._found()
         if content != self._content and content == self._seen:
@@ -135,7 +139,7 @@ class SensorList:
             return False
         content = self._text().encode()
         try:
-            replace_file(self.path, content)
+            replace_file(Path(os.path.realpath(self.path)), content)  # a link stays one
         except OSError as error:
             raise StateError(f"{self.path}: cannot be written ({error.strerror}); make room") from error
         self._content = self._seen = content
@@ -153,14 +157,18 @@ class SensorList:
         try:
             found, comments = _parse(content.decode())
         except ValueError as error:
-            why = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+            why = "is not UTF-8 text; save it as UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             raise StateError(f"{self.path}: {why}") from error
         for key, sensor in found.items():
             known = self.sensors.get(key)
             heard = max((one.heard for one in (known, sensor) if one and one.heard), default=None)
-            self.sensors[key] = Sensor(sensor.decision, heard)
+            is_confirmed = sensor.decision is Confirmation.OPEN and self._is_confirmed(*key)
+            self.sensors[key] = Sensor(Confirmation.YES if is_confirmed else sensor.decision, heard)
         for key in self._stored.keys() - found.keys():
-            self.sensors[key] = replace(self.sensors[key], decision=Confirmation.NO)
+            if self.sensors[key].decision is Confirmation.OPEN:
+                del self.sensors[key]
+            else:
+                self.sensors[key] = replace(self.sensors[key], decision=Confirmation.NO)
         self._content = self._seen = content
         self._stored, self._comments, self.is_changed = found, comments, True
 
@@ -182,8 +190,6 @@ class SensorList:
         if live is not None and (has_key or sensor.heard is not None):
             was_right = sensor.heard is not None and sensor.heard <= self._clock()  # else the clock was set back
             sensor = replace(sensor, heard=max(live, sensor.heard or live) if was_right else live)
-        if sensor.decision is Confirmation.OPEN and self._is_confirmed(topic):
-            sensor = replace(sensor, decision=Confirmation.YES)
         self.sensors[key] = sensor
         self.is_changed |= self.participation(field, topic) is not before
 
@@ -213,7 +219,7 @@ class SensorList:
 
     def _hear_other(self, key: SensorKey, live: datetime | None, *, has_key: bool) -> None:
         _, topic = key
-        if not is_plain(topic):
+        if not is_plain(topic) or _is_filter(topic):
             found = Participation.UNLISTABLE
         elif live is None or not has_key:
             is_retained = has_key or self._others.get(key) is Participation.RETAINED
@@ -241,8 +247,9 @@ class SensorList:
         had_answered = self._can_detect_deletion and topic in self._admission.had_answered
         return had_answered and all(topic != listed for _, listed in self.sensors)  # listed with another key, it is new
 
-    def _is_confirmed(self, topic: str) -> bool:
-        return self._admission.all_confirmed or _any_matches(self._admission.confirmed, topic)
+    def _is_confirmed(self, field: str, topic: str) -> bool:
+        confirms = self._admission.all_confirmed or _any_matches(self._admission.confirmed, topic)
+        return confirms and field in self._admission.keys
 
     def _has_room(self) -> bool:
         if len(self.sensors) < self._admission.most:
@@ -279,7 +286,7 @@ def _parse(text: str) -> tuple[dict[SensorKey, Sensor], dict[SensorKey, list[str
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         words = line.strip()
         if words.startswith("["):
-            field = words[1:].removesuffix("]")
+            field = SensorField(words[1:].removesuffix("]")).key
         elif words.startswith("#") or not words:
             above += [words] if words and words not in ours else []
         elif field is None:
@@ -289,9 +296,11 @@ def _parse(text: str) -> tuple[dict[SensorKey, Sensor], dict[SensorKey, list[str
         else:
             decision, heard, topic = found.groups()
             key = field, topic
+            if _is_filter(topic):
+                raise ValueError(f"line {number} has + or #; name one topic, and write comments on lines of their own")
             if key in sensors:
                 raise ValueError(f"line {number} has a topic that was above already; remove one of the two")
-            sensors[key] = Sensor(Confirmation(decision), None if heard is None else _moment(heard, number))
+            sensors[key] = Sensor(Confirmation(decision.lower()), None if heard is None else _moment(heard, number))
             comments[key], above = above, []
     comments["", ""] = above
     return sensors, {key: lines for key, lines in comments.items() if lines}
@@ -313,6 +322,10 @@ def _rule_out(admission: Admission, topic: str) -> Participation | None:
 
 def _any_matches(filters: Sequence[str], topic: str) -> bool:
     return any(matches(one, topic) for one in filters)
+
+
+def _is_filter(topic: str) -> bool:
+    return "+" in topic or "#" in topic
 
 
 def is_plain(topic: str) -> bool:

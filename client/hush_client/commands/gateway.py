@@ -320,6 +320,7 @@ async def _list(order: _Order, opened: Gateway) -> SensorList:
         all_confirmed=_ALL in order.take_part,
         excluded=order.exclude,
         read=order.filters,
+        keys={field.key for field in order.fields.values()},
         most=order.most,
         forget_after=timedelta(seconds=order.forget_after),
         had_answered=frozenset(await opened.devices()),
@@ -386,8 +387,8 @@ class _Answers:
     def print_start(self, name: str) -> None:
         counts = Counter(_asked(self._order, self._sensors).values())
         taking, waiting = whole(counts[Participation.TAKES_PART]), whole(counts[Participation.WAITS])
-        sensors = f"{taking} sensors take part, {waiting} wait for your yes in {self._sensors.path}"
-        note(f"gateway {name}: {sensors}; answering {' and '.join(self._order.fields)}")
+        sensors = f"sensors that take part: {taking}; that wait for your yes in {self._sensors.path}: {waiting}"
+        note(f"gateway {name}, for {' and '.join(self._order.fields)}: {sensors}")
 
     def _start(self, topic: str, task: str) -> None:
         self._opened.answer(
@@ -486,7 +487,8 @@ async def _check(order: _Order) -> None:
         rows = [_checked(key, reader, order.fields, domains, sensors) for key in sorted(asked)]
     _print_check(order, rows, Counter(asked.values()))
     if len(reader.silent) == len(order.filters):
-        raise OptionError("--topic", f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s")
+        what = f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s"
+        raise OptionError("--topic", f"{what}; correct it, or wait longer for sensors that send rarely (--wait)")
 
 
 def _print_check(order: _Order, rows: Sequence[Row], counts: Counter[Participation]) -> None:
@@ -494,13 +496,15 @@ def _print_check(order: _Order, rows: Sequence[Row], counts: Counter[Participati
         columns = [Column("sensor"), *(Column(one) for one in order.fields), Column("takes part")]
         show([Table(columns, rows), Sentence("")])
     taking = counts[Participation.TAKES_PART]
-    heard = f"{whole(len(rows))} {'sensor' if len(rows) == 1 else 'sensors'} in {order.wait:g} s, {whole(taking)} of"
-    show([Sentence(f"{heard} which take part. Nothing was answered.", indent=0)])
+    listened = f"Listened for {order.wait:g} s. Topics: {whole(len(rows))}; sensors that take part: {whole(taking)}."
+    show([Sentence(f"{listened} Nothing was answered.", indent=0)])
     if counts[Participation.WAITS]:
         show(
             [
                 Sentence(
-                    f"Confirm a candidate with --take-part TOPIC, or write yes in {order.state / LIST_NAME}.", indent=0
+                    "Confirm a candidate with --take-part TOPIC. Or start the gateway without --check, and write yes "
+                    f"in {order.state / LIST_NAME}.",
+                    indent=0,
                 )
             ]
         )

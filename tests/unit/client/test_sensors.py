@@ -207,7 +207,9 @@ class House:
 
     def __init__(self, *fields: SensorField, time_field: str = "", path: Path | None = None) -> None:
         self.now = NOW
-        admission = Admission(all_confirmed=True, most=10, forget_after=timedelta(days=30))
+        admission = Admission(
+            all_confirmed=True, keys=[field.key for field in fields], most=10, forget_after=timedelta(days=30)
+        )
         self.sensors = SensorList(path, admission, lambda: self.now)
         self.reader = SensorReader(
             BrokerUrl.parse("mqtt://localhost"),
