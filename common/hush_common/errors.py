@@ -23,14 +23,16 @@ import re
 from enum import StrEnum
 from typing import Self
 
-_LOGIN = re.compile(r"(?<=/)[^/:\s]*:\S*@")  # of an address that was typed in the wrong place
-_PASSWORD = re.compile(r"(?<=password=)(?:'[^']*'|[^\s;&]+)", re.IGNORECASE)
+_LOGIN = re.compile(  # of an address that was typed in the wrong place, also without a scheme; not of 18:30@home
+    r"(?<=/)[^/:\s]*:\S*@|(?:^|(?<=[\s'\"(=]))(?!\d{1,2}:\d\d@)[^/:\s'\"(=]+:(?!/)\S*@"
+)
+_PASSWORD = re.compile(r"((?:password|passwd|pwd|secret|token)\s*=\s*)(?:'[^']*'|[^\s;&]+)", re.IGNORECASE)
 
 
 def printable(text: str) -> str:
     """Return `text` as one line without control characters, changes of direction, logins and passwords."""
     shown = text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-    return _PASSWORD.sub("…", _LOGIN.sub("…@", shown))
+    return _PASSWORD.sub(r"\1…", _LOGIN.sub("…@", shown))
 
 
 def shown(text: str) -> str:
