@@ -18,6 +18,8 @@ _OTHER_FORM = re.compile(
     r"|^\s*\w[\w ]*=|^(?![a-z]:[/\\])[^./\\].*:.*@|//.*:.*@|^[\w.-]{2,}:\d+(?:/|$)",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"[\w.-]*")
+_SOCKET = re.compile(r"[/@][^,]+")
 _PLAIN = re.compile(r"(?:/(?:[^:;=,&%]|%[0-9A-Fa-f]{2})*)?")
 _MOST = 65_535
 
@@ -58,8 +60,10 @@ def looks_like_address(text: str) -> bool:
     return _OTHER_FORM.search(text) is not None
 
 
-def parse_address(text: str, *, hosts: int = 1) -> AddressParts:
+def parse_address(text: str, *, hosts: int = 1, sockets: bool = False) -> AddressParts:
     """Parse an address with one host, or with at most `hosts` between commas, each perhaps empty.
+
+    With `sockets`, a host may be the encoded path of a Unix socket, as %2Frun%2Fpostgresql.
 
     Raises:
         ValueError: it is not an address. The message repeats nothing of it.
@@ -78,18 +82,19 @@ def parse_address(text: str, *, hosts: int = 1) -> AddressParts:
         scheme=scheme,
         user=unquote(user) if user else None,
         password=unquote(password) if colon else None,
-        hosts=tuple(map(_host, places)),
+        hosts=tuple(_host(place, sockets=sockets) for place in places),
         path=found["path"] or "",
         query=found["query"] or "",
     )
 
 
-def _host(text: str) -> tuple[str, int | None]:
+def _host(text: str, *, sockets: bool) -> tuple[str, int | None]:
     found = _HOST.fullmatch(text)
-    if found is None:
+    name = (found["v6"] or unquote(found["name"])) if found else ""
+    is_socket = sockets and name.isprintable() and _SOCKET.fullmatch(name)
+    if found is None or not (found["v6"] or is_socket or _NAME.fullmatch(name)):
         raise ValueError("the host is neither a name nor an IPv6 address in brackets")
     port = found["port"]
     if port and not (port.isascii() and port.isdecimal() and len(port) <= len(str(_MOST)) and 0 < int(port) <= _MOST):
         raise ValueError(f"the port is not a number from 1 to {_MOST}, or a character is not encoded: {ENCODE}")
-    name = found["v6"] or unquote(found["name"])
     return name, int(port) if port else None

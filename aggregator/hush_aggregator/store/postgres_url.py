@@ -63,7 +63,7 @@ class PostgresUrl:
         """
         import_psycopg()
         try:
-            address = parse_address(text, hosts=_MOST_HOSTS)
+            address = parse_address(text, hosts=_MOST_HOSTS, sockets=True)
             schema, options = _options(address)
         except ValueError as error:
             reason = str(error)
@@ -146,11 +146,12 @@ def _options(address: AddressParts) -> tuple[str, dict[str, str]]:
     schema = options.pop("schema", DEFAULT_SCHEMA)
     if not _SCHEMA.fullmatch(schema):
         raise ValueError("schema is not a name of small letters, digits and _ that begins with a letter")
+    ports = ["" if port is None else str(port) for _, port in address.hosts]
     given = {
         "user": address.user,
         "password": address.password,
         "host": ",".join(host for host, _ in address.hosts),
-        "port": ",".join("" if port is None else str(port) for _, port in address.hosts).strip(","),
+        "port": ",".join(ports) if any(ports) else "",  # one for each host: libpq takes a single one for all
         "dbname": unquote(address.path.removeprefix("/")),
     }
     options |= {name: value for name, value in given.items() if value}
