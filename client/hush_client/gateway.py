@@ -86,10 +86,7 @@ class GatewayConfig:
         check_seconds("keep", self.retention.keep)
         check_type("kept_bytes", self.retention.room, int, "a whole number of bytes")
         check_seconds("recall_every", self.retention.every)
-        if self.on_delivery is not None and not callable(self.on_delivery):
-            raise TypeError(
-                f"on_delivery must be a function of one receipt, not of type {type(self.on_delivery).__name__}"
-            )
+        check_callback("on_delivery", self.on_delivery)
         if not is_sender(self.name):
             raise not_a_sender("name", self.name)
         if self.capacity < 1:
@@ -119,15 +116,26 @@ def check_names(devices: Iterable[str]) -> None:
         raise OptionError("device", "is empty; a device needs a name")
 
 
-def check_source(source: object, source_timeout: float, absent: str) -> None:
+def check_callback(option: str, callback: object) -> None:
+    """Raise TypeError unless a callback is None or a function that is not `async def`, which would never run."""
+    if callback is None:
+        return
+    if not callable(callback):
+        raise TypeError(f"{option} must be a function of one receipt, not of type {type(callback).__name__}")
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{option} must not be `async def`; create a task in a plain function instead")
+
+
+def check_source(source: object, source_timeout: float, absent: str, on_receipt: object = None) -> None:
     """Check the arguments of `Gateway.answer`.
 
     Raises:
-        TypeError: the source cannot be called, or the timeout is not a number.
+        TypeError: the source or `on_receipt` cannot be called, or the timeout is not a number.
         OptionError: `source_timeout` or `absent` has an invalid value.
     """
     if not callable(source):
         raise TypeError(f"source must be a function without arguments, not of type {type(source).__name__}")
+    check_callback("on_receipt", on_receipt)
     check_seconds("source_timeout", source_timeout)
     if not 0 < source_timeout <= LONGEST_SPREAD:
         raise OptionError("source_timeout", f"must be above 0 s and at most a week, got {source_timeout} s")
@@ -792,11 +800,11 @@ class Gateway:
         Raises:
             TaskError: the id is not legal.
             ValueError: this device already answers this task from a source.
-            TypeError: the source cannot be called, or `source_timeout` is not a number.
+            TypeError: the source or `on_receipt` cannot be called, or `source_timeout` is not a number.
             OptionError: `source_timeout` or `absent` has an invalid value.
         """
         check_names((device,))
-        check_source(source, source_timeout, absent)
+        check_source(source, source_timeout, absent, on_receipt)
         service = self._opened()
         service.subscribe(task_id)
         if (device, task_id) in service.sources:
@@ -843,7 +851,7 @@ class Gateway:
 
         At most 1000 of them or 8 MiB are remembered: see `hush_client.tasks`. A closed gateway knows none.
         """
-        return {} if self._service is None else self._service.tasks.tasks()
+        return {} if self._service is None else self._opened().tasks.tasks()
 
     @property
     def trouble(self) -> str:

@@ -1,6 +1,7 @@
 """An argument of the wrong type is named, with what it should be, before anything is opened."""
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ class Secret:
 
     def __repr__(self) -> str:
         return "171.25"
+
+
+async def never_awaited(_: object) -> None:
+    raise AssertionError
 
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])
@@ -35,6 +40,7 @@ class Secret:
         ({"tls": True}, "tls must be an ssl.SSLContext, not of type bool"),
         ({"client_id": 5}, "client_id must be text, not of type int"),
         ({"on_delivery": "print"}, "on_delivery must be a function of one receipt, not of type str"),
+        ({"on_delivery": never_awaited}, "on_delivery must not be `async def`"),
         ({"keep": Secret()}, "keep must be a number of seconds, not of type Secret"),
     ],
 )
@@ -67,6 +73,13 @@ def test_a_policy_takes_no_text_for_a_truth_value() -> None:
     wrong: Any = "no"
     with pytest.raises(TypeError, match="sticky must be True or False, not of type str"):
         Policy(sticky=wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, never_awaited, partial(never_awaited)])
+async def test_a_callback_of_a_source_is_a_plain_function(tmp_path: Path, wrong: Any) -> None:  # noqa: ANN401
+    async with Gateway(FakeTransport(), name="g", state=tmp_path / "s") as gateway:
+        with pytest.raises(TypeError, match="on_receipt must "):
+            gateway.answer("d", "t", lambda: 1, on_receipt=wrong)
 
 
 async def test_a_source_and_a_callback_can_be_called(tmp_path: Path) -> None:

@@ -81,6 +81,14 @@ def inherited_async():
             print((await c.report("heights", 172.0)).status)
     asyncio.run(main())
 
+def inherited_tasks():
+    async def main():
+        async with client("parent", Client) as c:
+            await c.report("heights", 172.0)
+            forked(c.tasks)
+            print(*c.tasks())
+    asyncio.run(main())
+
 globals()[sys.argv[2]]()
 """
 
@@ -96,6 +104,7 @@ globals()[sys.argv[2]]()
         ("of_a_loop", ["sent"]),
         ("inherited", ["RuntimeError: …state directory", "sent"]),
         ("inherited_and_closed", ["closed", "sent"]),
+        ("inherited_tasks", ["RuntimeError: …state directory", "heights"]),
         ("inherited_async", ["RuntimeError: …state directory", "sent"]),
     ],
 )
