@@ -84,7 +84,7 @@ def test_a_webhook_is_not_held(endless: str, monkeypatch: pytest.MonkeyPatch, tm
 def test_a_watcher_is_not_held(endless: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "_PATIENCE_S", 0.2)
     follower = source._Follower(HttpUrl(endless), "way", "", lambda _: None)
-    with pytest.raises(TimeoutError, match=r"within 0\.2 s"):
+    with pytest.raises(TimeoutError):  # of the deadline, or of the socket: a server that is silent meets both
         follower.run()
     assert_ended()
 

@@ -160,13 +160,14 @@ def test_a_wrong_type_is_logged_once_in_a_process_and_changes_nothing_else(
     for source in (nothing, failing, late, beyond):
         assert watched(source, tmp_path / source.__name__) == first
     told, again = watched(text, tmp_path / "told"), watched(text, tmp_path / "again")
-    log = told.pop("log")
-    assert isinstance(log, list)
-    assert len(log) == 1
-    assert "heights" in log[0]
-    assert "type str, not a number" in log[0]
-    assert str(SECRET) not in log[0]
-    assert (told | {"log": []}, again) == (first, first)
+    logged, usual = told.pop("log"), first["log"]  # a test before this one may have changed what is logged
+    assert isinstance(logged, list)
+    assert isinstance(usual, list)
+    (line,) = [one for one in logged if one not in usual]
+    assert "heights" in line
+    assert "type str, not a number" in line
+    assert str(SECRET) not in line
+    assert (told | {"log": usual}, again) == (first, first)
 
 
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:
