@@ -5,7 +5,7 @@ import json
 import secrets
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hush_aggregator.aggregator import Aggregator
@@ -197,7 +197,7 @@ class _OneLineEach:
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]) -> None:
         del loop
         error = context.get("exception")
         told = str(context["message"]) if error is None else f"{type(error).__name__}: {error}"
