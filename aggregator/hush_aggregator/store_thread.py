@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from hush_aggregator.logs import fields
-from hush_common.errors import StoreUnavailableError
+from hush_common.errors import StoreUnavailableError, UnknownCommitError
 
 _LOG = logging.getLogger("hush.aggregator")
 T = TypeVar("T")
@@ -49,6 +49,10 @@ class StoreThread:
                 self._note_outage(error, loop.time())
                 if self._lost_at is None or loop.time() - self._lost_at >= PATIENCE_S:
                     raise
+            except UnknownCommitError:
+                if self._is_patient:
+                    self._lost_at = loop.time() - PATIENCE_S  # it has waited that long: no other call waits again
+                raise
             else:
                 self._note_answer(loop.time())
                 return result

@@ -94,6 +94,10 @@ class StoreUnavailableError(StoreError):
     """The server of a store ended the connection, or cannot be reached now: the same call may succeed later."""
 
 
+class UnknownCommitError(StoreError):
+    """The server of a store remained away after a commit, which may have taken place: the call is not repeated."""
+
+
 class SetupError(HushError):
     """The files of a broker cannot be made or changed."""
 

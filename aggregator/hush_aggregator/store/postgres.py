@@ -74,7 +74,7 @@ from hush_aggregator.store.reading import (
 )
 from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
 from hush_aggregator.tally import Tally
-from hush_common.errors import StoreError, StoreUnavailableError, TaskError
+from hush_common.errors import StoreError, StoreUnavailableError, TaskError, UnknownCommitError
 from hush_common.recall import Recall
 from hush_common.task import Task
 from hush_common.wire import Refusal, Report, report_digest_of
@@ -675,7 +675,7 @@ class PostgresStore(PostgresEditor):
             except (StoreUnavailableError, psycopg.OperationalError) as error:
                 if time.monotonic() >= until:
                     why = f"no answer whether the last transaction was committed ({first_line(error)})"
-                    raise StoreError(f"{self._url}: {why}; {_REMEDY}") from error
+                    raise UnknownCommitError(f"{self._url}: {why}; {_REMEDY}") from error
                 time.sleep(_PAUSE_S)
             else:
                 return row == (True,)
