@@ -333,10 +333,10 @@ class Aggregator:
             await run_together(works, least=_OneConnectionError)
         except HushError:
             with suppress(StoreError):  # the first error is the one to report
-                await self._close()
+                await run_to_completion(self._close())
             raise
         except BaseException:
-            await self._close()
+            await run_to_completion(self._close())
             raise
 
     async def _close(self) -> None:

@@ -19,6 +19,7 @@ from typing import NoReturn, Protocol
 from hush_aggregator.broker.session import BrokerSession
 from hush_aggregator.logs import fields
 from hush_aggregator.store.base import Worker
+from hush_common.aio import cancellable, run_together
 from hush_common.errors import HushError, StoreError
 
 LEASE_S = 6.0
@@ -91,6 +92,7 @@ async def drain(
     """
     loop = asyncio.get_running_loop()
     receiving = asyncio.create_task(receive, name="hush-drain")
+    receiving.add_done_callback(_ignore_error)
     try:
         async with asyncio.timeout(_DRAIN_S):
             if not await is_followed():
@@ -100,6 +102,8 @@ async def drain(
             session.leave(topic_filter)
             while not receiving.done() and (session.current_until < began or session.waiting):  # noqa: ASYNC110
                 await asyncio.sleep(_ASK_S / 25)
+    except StoreError:
+        _LOG.info("this worker stays subscribed: the store does not say whether another one publishes")
     except TimeoutError:
         _LOG.warning(
             "reports wait on the broker for this worker: start it again before it goes for good",
@@ -108,8 +112,12 @@ async def drain(
     finally:
         receiving.cancel()
         await asyncio.wait({receiving})
-        if not receiving.cancelled():
-            receiving.exception()  # nothing of it was acknowledged, so it comes again
+
+
+def _ignore_error(receiving: "asyncio.Task[NoReturn]") -> None:
+    """Ignore what ended the receiving: nothing of the last batch was acknowledged, so it comes again."""
+    if not receiving.cancelled():
+        receiving.exception()
 
 
 class LeaseLostError(HushError):
@@ -162,20 +170,16 @@ class LeaseKeeper:
                     await asyncio.sleep(_ASK_S)
                 number = self._number
                 _LOG.info("this worker publishes, under lease %d", number, extra=fields("lease"))
-                work = asyncio.create_task(publish(), name="hush-publish")
+                works = {"publish": publish(), "renew": self._keep(number)}
                 try:
-                    await self._keep(work)
-                finally:
-                    work.cancel()
-                    await asyncio.wait({work})
-                    error = None if work.cancelled() else work.exception()
-                if error is not None and not isinstance(error, LeaseLostError):
-                    raise error
-                _LOG.warning(
-                    "this worker stops publishing: it did not renew lease %d in time; another worker may publish now",
-                    number,
-                    extra=fields("lease_lost"),
-                )
+                    await cancellable(run_together(works, least=LeaseLostError), LeaseLostError)
+                except LeaseLostError:
+                    _LOG.warning(
+                        "this worker stops publishing: it did not renew lease %d in time; another worker may publish "
+                        "now",
+                        number,
+                        extra=fields("lease_lost"),
+                    )
         finally:
             self._until = 0.0
             with suppress(Exception):  # it ends by itself
@@ -187,23 +191,24 @@ class LeaseKeeper:
 
         The holder of the lease never leaves the subscription before another has it, and no worker that stops takes it.
         So of workers that stop together, one stays subscribed.
+
+        Raises:
+            StoreError: the store failed.
         """
         await self._released.wait()
-        with suppress(StoreError):
-            for _ in range(_ASK_AGAIN):
-                holder, _ = await self._in_worker(self._group.store.lease)
-                if holder not in ("", self._group.worker):
-                    return True
-                await asyncio.sleep(_ASK_S)
+        for _ in range(_ASK_AGAIN):
+            holder, _ = await self._in_worker(self._group.store.lease)
+            if holder not in ("", self._group.worker):
+                return True
+            await asyncio.sleep(_ASK_S)
         return False
 
-    async def _keep(self, work: "asyncio.Task[NoReturn]") -> None:
-        """Renew the lease until another worker has it, it has ended, or the work has."""
-        number = self._number
-        while not work.done():
-            await asyncio.wait({work}, timeout=_RENEW_S)
-            if not work.done() and (not await self._renew() or self._number != number):
-                return
+    async def _keep(self, number: int) -> NoReturn:
+        """Renew a lease until cancelled; raise LeaseLostError once it has ended or another worker has it."""
+        while True:
+            await asyncio.sleep(_RENEW_S)
+            if not await self._renew() or self._number != number:
+                raise LeaseLostError(f"lease {number} was not renewed in time")
 
     async def _renew(self) -> bool:
         asked = self._clock()

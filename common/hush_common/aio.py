@@ -36,20 +36,23 @@ async def cancellable(call: Awaitable[_T], over: type[Exception] = HushError) ->
 
 
 async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work` to its end even if cancelled: a commit must not lose its acknowledgements.
+    """Await `work` to its end, however often the caller is cancelled: a commit must not lose its acknowledgements.
 
     A failure of the work matters more than a cancellation: a caller that continues after it needs `cancellable`.
     """
     task = asyncio.create_task(work, name="hush-to-the-end")
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task})
-        task.result()
-        raise
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancellation = error
+    task.result()
+    if cancellation is not None:
+        raise cancellation
 
 
-async def run_together(works: Mapping[str, Coroutine[Any, Any, NoReturn]], least: type[Exception]) -> NoReturn:
+async def run_together(works: Mapping[str, Coroutine[None, None, NoReturn]], least: type[Exception]) -> NoReturn:
     """Run named works until one of them fails or the caller is cancelled; the others are cancelled, and end first.
 
     Raises:

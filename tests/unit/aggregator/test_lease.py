@@ -1,9 +1,10 @@
 """The lease of the worker that publishes, by a clock that the tests set: a worker that may have lost it is silent."""
 
 import asyncio
+import gc
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import pytest
 from fake_bus import FakeBus
@@ -12,7 +13,17 @@ from waiting import until
 
 from hush_aggregator.aggregator import Aggregator
 from hush_aggregator.store import SqliteStore
-from hush_aggregator.workers import LEASE_S, LeasedSession, LeaseKeeper, LeaseLostError, WorkerGroup
+from hush_aggregator.workers import (
+    LEASE_S,
+    LeasedSession,
+    LeaseKeeper,
+    LeaseLostError,
+    SharedSession,
+    WorkerGroup,
+    drain,
+)
+from hush_common.aio import run_to_completion
+from hush_common.errors import StoreError
 
 if TYPE_CHECKING:
     from hush_aggregator.broker.session import BrokerSession
@@ -104,6 +115,77 @@ async def test_a_worker_that_takes_its_own_lease_again_after_it_ended_begins_aga
     running.cancel()
     await asyncio.wait({running})
     assert row.of("2").take_lease(LEASE_S) == 3, "a worker that ends in order leaves its lease at once"
+
+
+async def test_a_worker_ends_its_lease_after_the_last_publication_however_often_it_is_told_to_end() -> None:
+    row, begun, ended = Lease(), asyncio.Event(), list[str]()
+
+    async def publish() -> NoReturn:
+        begun.set()
+        for _ in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append(row.holder if row.expires > row.now else "")
+        raise asyncio.CancelledError
+
+    running = asyncio.create_task(Worker(row, "1").keeper.run(publish))
+    await begun.wait()
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0.01)
+    await asyncio.wait({running})
+    assert ended == ["1", "1"]
+    assert row.expires <= row.now
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_what_fails_while_a_worker_leaves_is_not_reported_as_an_error(times: int) -> None:
+    loop, is_asked, may_fail, reported = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event(), list[object]()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def commit() -> None:
+        await may_fail.wait()
+        raise StoreError("gone")
+
+    async def receive() -> NoReturn:
+        await run_to_completion(commit())
+        raise AssertionError
+
+    async def is_followed() -> bool:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    draining = asyncio.create_task(drain(cast("SharedSession", Sent()), "", receive(), is_followed=is_followed))
+    await is_asked.wait()
+    for _ in range(times):
+        draining.cancel()
+        await asyncio.sleep(0)
+    may_fail.set()
+    await asyncio.wait({draining})
+    del draining  # its error refers to the task that receives
+    await until(lambda: not any(task.get_name() == "hush-drain" for task in asyncio.all_tasks()))
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
+
+
+async def test_a_worker_that_cannot_ask_for_the_others_does_not_say_that_there_are_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    row = Lease()
+    keeper = LeaseKeeper(WorkerGroup("g", "1", row.of("1"), lambda: row.now), Worker(row, "1")._ask)
+    running = asyncio.create_task(keeper.run(Worker(row, "1").publish))
+    await until(lambda: keeper.number is not None)
+    running.cancel()
+    await asyncio.wait({running})
+    row.is_down = True
+    receive = asyncio.Event().wait()
+    await drain(cast("SharedSession", Sent()), "", cast("Any", receive), is_followed=keeper.is_followed)
+    assert "stays subscribed" in caplog.messages[-1]
+    assert "no other worker" not in caplog.text
 
 
 async def test_no_estimate_is_due_to_a_worker_that_publishes_nothing(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ OF_CONNECTIONS: Mapping[str, dict[str, set[str]]] = {
     "worker": {
         "hush-intake": {"recall"},
         "hush-lease": {"take_lease"},
+        "hush-renew": {"take_lease"},
         "hush-publish": {"broker", "recalls"},
         "hush-counts": {"counts", "version"},
     },

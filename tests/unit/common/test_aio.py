@@ -104,6 +104,24 @@ async def test_a_loop_that_goes_on_after_an_error_ends_if_the_error_comes_with_i
         await asyncio.wait({task})
 
 
+async def test_work_goes_to_its_end_however_often_its_caller_is_cancelled() -> None:
+    may_end, steps = asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        await may_end.wait()
+        steps.append("committed")
+
+    task = asyncio.create_task(run_to_completion(work()))
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        assert not task.done()
+        task.cancel()
+    may_end.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert steps == ["committed"]
+
+
 async def waits(ended: list[str], name: str, error: Exception | None = None, *, cancellations: int = 1) -> NoReturn:
     """Fail at once with an error; without one, end after so many cancellations."""
     if error is not None:
