@@ -92,8 +92,8 @@ class Allowance:
         return max(0.0, -self._left / self._per_s)
 
 
-class Pace:
-    """The pace of a number of phones that send all the time."""
+class RateLimit:
+    """Packets and bytes of a number of phones that send all the time."""
 
     def __init__(self, phones: int = 1) -> None:
         self._packets = Allowance(phones * _PACKETS_AT_ONCE, phones * _PACKETS_PER_S)
@@ -107,12 +107,12 @@ class Pace:
 async def relay(
     phone: ServerConnection,
     open_broker: Callable[[], Awaitable[Streams]],
-    address: Pace,
+    address: RateLimit,
     on_connect: Callable[[], object],
 ) -> None:
     """Pass bytes in both directions until one side ends; `on_connect` is called after the first complete packet.
 
-    `address` is the pace of all phones with its address together.
+    `address` limits all phones with its address together.
     """
     try:
         reader, writer = await open_broker()
@@ -142,9 +142,9 @@ async def relay(
 
 
 async def _to_broker(
-    phone: ServerConnection, writer: asyncio.StreamWriter, address: Pace, on_connect: Callable[[], object]
+    phone: ServerConnection, writer: asyncio.StreamWriter, address: RateLimit, on_connect: Callable[[], object]
 ) -> None:
-    packets, own = PacketFollower(), Pace()
+    packets, own = PacketFollower(), RateLimit()
     with suppress(ConnectionClosed, ConnectionError):
         async for message in phone:
             if isinstance(message, str):
@@ -159,7 +159,7 @@ async def _to_broker(
                 on_connect()
             writer.write(message)
             await writer.drain()
-            await asyncio.sleep(max(pace.send(packets.complete - before, len(message)) for pace in (own, address)))
+            await asyncio.sleep(max(limit.send(packets.complete - before, len(message)) for limit in (own, address)))
 
 
 async def _to_phone(reader: asyncio.StreamReader, phone: ServerConnection) -> None:

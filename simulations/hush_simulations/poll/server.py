@@ -33,7 +33,7 @@ from websockets.typing import Subprotocol
 from hush_aggregator.http.client_address import share_of
 from hush_aggregator.http.connection_limit import ConnectionLimit, open_file_limit
 from hush_common.errors import OptionError
-from hush_simulations.poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, Pace, Streams, relay
+from hush_simulations.poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, RateLimit, Streams, relay
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like another one
 _CODE = 8
@@ -189,7 +189,7 @@ class _Connection(ServerConnection):
 class _Handler:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._pace = lru_cache(_MOST_ADDRESSES)(lambda _: Pace(PHONES_OF_ADDRESS))  # of an address
+        self._limits = lru_cache(_MOST_ADDRESSES)(lambda _: RateLimit(PHONES_OF_ADDRESS))  # of an address
 
     async def process(self, connection: ServerConnection, request: Request) -> Response | None:
         """Answer a request; None for a WebSocket that may be opened."""
@@ -267,7 +267,7 @@ class _Handler:
         phone = cast("_Connection", connection)
         if self._site.broker is not None:
             await relay(
-                phone, self._site.broker, self._pace(share_of(phone.peer)), partial(phone.note, is_waiting=False)
+                phone, self._site.broker, self._limits(share_of(phone.peer)), partial(phone.note, is_waiting=False)
             )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_simulations.poll.relay import LONGEST_PACKET, Allowance, ForbiddenPacketError, Pace, PacketFollower
+from hush_simulations.poll.relay import LONGEST_PACKET, Allowance, ForbiddenPacketError, PacketFollower, RateLimit
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
 
@@ -77,7 +77,7 @@ async def test_a_phone_that_sends_too_much_has_to_wait() -> None:
 
 @pytest.mark.virtual_time
 async def test_phones_of_one_address_share_a_pace() -> None:
-    own, address = [Pace() for _ in range(100)], Pace(8)
+    own, address = [RateLimit() for _ in range(100)], RateLimit(8)
     waits = [max(pace.send(200, 9000) for pace in (one, address)) for one in own]
     assert waits[0] == 0
     assert waits[-1] > 60, "a hundred phones of one address send no faster than eight"
