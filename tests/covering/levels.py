@@ -21,7 +21,7 @@ from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.task import Task, make_task
 
-__all__ = ["bounded", "enrolled_levels", "middle"]
+__all__ = ["Question", "bounded", "enrolled_levels", "middle"]
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 MOST = 600_000
@@ -61,8 +61,8 @@ def _cells(
         found = methods(n)
         for target in targets:
             question = Question(task(n), n, confidence, target=target, method=found[target])
-            for name in VALUES:
-                covered, exact = question.coverage(name)
+            for place, (name, values) in enumerate(VALUES.items()):
+                covered, exact = question.coverage(values, place)
                 mechanism, epsilon = str(document["mechanism"]), str(document["epsilon"])
                 yield Cell(mechanism, target, epsilon, n, confidence, name, found[target], covered, exact)
 
@@ -74,10 +74,10 @@ class Question:
         self.task, self.of, self.n = task, finite_of(task), n
         self.confidence, self.target, self.method = confidence, target, method
 
-    def coverage(self, name: str) -> tuple[float, bool]:
-        values = VALUES[name]
+    def coverage(self, values: dict[float, float], seed: int, runs: int = RUNS) -> tuple[float, bool]:
+        """The probability, and whether it is exact."""
         if self.target == ENROLLED:
-            return self.answered(values), False
+            return self.answered(values, seed, runs), False
         truth, people = mean(values), [(self.n, self.mixed(values))]
         if self.target == REPORTERS:
             split = shares(self.n, values)
@@ -87,7 +87,7 @@ class Question:
             ways *= comb(count + len(self.of.used) - 1, count)
         if ways <= ENUMERATED:
             return self.enumerated(people, truth), True
-        return self.drawn(name, people, truth), False
+        return self.drawn(people, truth, seed, runs), False
 
     @cached_property
     def enrolled(self) -> int:
@@ -120,18 +120,18 @@ class Question:
             weights = np.multiply.outer(weights, mass).ravel()
         return float(weights @ self.holds(counts, truth))
 
-    def drawn(self, name: str, people: list[Law], truth: float) -> float:
-        rng = np.random.default_rng([self.n, list(VALUES).index(name), self.target == POPULATION])
-        counts = np.zeros((RUNS, len(self.of.used)))
+    def drawn(self, people: list[Law], truth: float, seed: int, runs: int) -> float:
+        rng = np.random.default_rng([self.n, seed, self.target == POPULATION])
+        counts = np.zeros((runs, len(self.of.used)))
         for count, p in people:
-            counts += rng.multinomial(count, p / p.sum(), RUNS)
+            counts += rng.multinomial(count, p / p.sum(), runs)
         return float(self.holds(counts, truth).mean())
 
-    def answered(self, values: dict[float, float]) -> float:
+    def answered(self, values: dict[float, float], seed: int, runs: int) -> float:
         """Runs in which a random n of those enrolled answer."""
-        rng, everyone = np.random.default_rng([self.n, 7]), shares(self.enrolled, values)
-        people = rng.multivariate_hypergeometric(list(everyone.values()), self.n, RUNS, method="marginals")
-        counts = np.zeros((RUNS, len(self.of.used)))
+        rng, everyone = np.random.default_rng([self.n, 7, seed]), shares(self.enrolled, values)
+        people = rng.multivariate_hypergeometric(list(everyone.values()), self.n, runs, method="marginals")
+        counts = np.zeros((runs, len(self.of.used)))
         for place, x in enumerate(everyone):
             p = law(self.of, x)
             counts += rng.multinomial(people[:, place], p / p.sum())

@@ -80,7 +80,7 @@ class Offered:
             (count - count // 2, *[0] * (len(of.used) - 2), count // 2)
             for count, of in zip(counts, self.channels, strict=True)
         ]
-        return estimate(self.task, self.tally(rows), confidence).methods
+        return estimate(self.task, self.tally(rows), confidence).parts[0].methods
 
 
 def pooled(kind: str, row: str, confidence: float) -> Iterator[Cell]:
@@ -144,7 +144,7 @@ def _corner_cells(
         (count - count // 2, *[0] * (len(of.used) - 2), count // 2)
         for count, of in zip(counts, one.channels, strict=True)
     ]
-    methods = estimate(one.task, one.tally(rows), confidence).methods
+    methods = estimate(one.task, one.tally(rows), confidence).parts[0].methods
     for place, (name, values) in enumerate(VALUES.items()):
         if whole and any(x not in (0.0, 1.0) for x in values):
             continue

@@ -6,7 +6,7 @@ A method that is not here is asked of `estimate` itself, run by run.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import pairwise
 from math import log
 
@@ -46,6 +46,17 @@ class Group:
         """Σ (a - mean)^2."""
         return np.asarray(np.maximum(self.counts @ self.channel.a**2 - self.n * self.center**2, 0))
 
+    @cached_property
+    def cubes(self) -> Array:
+        """Σ (a - mean)^3."""
+        a, center = self.channel.a, self.center
+        return np.asarray(
+            self.counts @ a**3
+            - 3 * center * (self.counts @ a**2)
+            + 3 * center**2 * (self.counts @ a)
+            - self.n * center**3
+        )
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -78,10 +89,24 @@ class Runs:
         """The mean over reports of something of their channel."""
         return sum(group.n * of(group.channel) for group in self.groups) / self.n
 
-    def without(self, answered: float) -> Array:
-        """The variance, where that of the values counts but for those who answered."""
+    def without(self, answered: float, doubt: float = 0.0) -> Array:
+        """The variance, where that of the values counts but for those who answered.
+
+        As many deviations below the largest noise as `doubt` says are no sign of less.
+        """
         most = self.weighed(lambda of: float(of.noise.max()) if self.whole else of.variances[1])
-        return self.variance - answered * np.maximum(self.variance - most, 0)
+        least = most - (doubt and doubt * np.sqrt((self.weighed(fourth_moment) - most**2) / self.n))
+        return self.variance - answered * np.where(self.variance > least, self.variance - most, 0)
+
+
+@cache
+def fourth_moment(of: FiniteChannel) -> float:
+    """Of the error of a report of the noisiest value, on a grid of values."""
+    x = np.linspace(0, 1, 6401)
+    laws = np.array([np.interp(x, of.nodes, column) for column in of.p.T]).T
+    errors = of.a - x[:, None]
+    worst = int((laws * errors**2).sum(axis=1).argmax())
+    return float(laws[worst] @ errors[worst] ** 4)
 
 
 Predicate = Callable[[float], Bools]
@@ -134,7 +159,9 @@ def score_holds(runs: Runs, confidence: float, answered: float, truth: float) ->
     """The means that their distance from the center does not refuse, spanned (`estimate.score`)."""
     n, of, center = runs.n, runs.groups[0].channel, runs.center
     t, sampling = float(stats.t.isf((1 - confidence) / 2, n - 1)), 1 - answered
-    half = t * np.sqrt(np.maximum(runs.without(answered), of.variances[0]) / n)
+    skewness = (runs.groups[0].cubes / n) ** 2 / runs.variance**3
+    loss = sampling * max(t**4 + 2 * t**2 - 3, 0) * skewness / (18 * n)
+    half = t * np.sqrt(np.maximum(runs.without(answered, 2.5) * (1 + loss) ** 2, of.variances[0]) / n)
     low, high, k = center - half, center + half, t**2 / n
     for (x0, y0), (x1, y1) in pairwise(_hull(of, sampling)):
         slope = (y1 - y0) / (x1 - x0)
@@ -145,7 +172,9 @@ def score_holds(runs: Runs, confidence: float, answered: float, truth: float) ->
         here = (inside >= 0) & (first <= x1) & (last >= x0)
         low = np.where(here, np.minimum(low, np.maximum(first, x0)), low)
         high = np.where(here, np.maximum(high, np.minimum(last, x1)), high)
-    return holding(center, low, high, truth)
+    smooth = (high - low) / 2
+    longer = widened(smooth * n, t, lattices(((of, n),), float(smooth.min()) * n)) / n - smooth
+    return holding(center, low - longer, high + longer, truth)
 
 
 def _hull(of: FiniteChannel, sampling: float) -> list[tuple[float, float]]:

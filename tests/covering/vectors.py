@@ -1,6 +1,6 @@
 """One coordinate of a vector, of which each report drew one: by runs, grouped by how many drew it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -12,9 +12,9 @@ from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Vector
-from hush_common.task import make_task
+from hush_common.task import Task, make_task
 
-__all__ = ["vector"]
+__all__ = ["coordinate", "vector"]
 
 COORDINATES = 3
 
@@ -23,42 +23,62 @@ def vector(epsilon: str, confidence: float, *, joint: bool) -> Iterator[Cell]:
     """Both targets: of those who answered, who drew the coordinate is random as well."""
     names = [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]
     task = make_task({"id": "t", "epsilon": epsilon, "domain": {"kind": "vector", "coordinates": names}})
-    mechanism, of = task.randomizer, finite_of(task)
+    mechanism = task.randomizer
     if not isinstance(mechanism, Vector) or mechanism.sampled == mechanism.coordinates:
         return
-    part = mechanism.sampled / mechanism.coordinates
     claimed = 1 - (1 - confidence) / COORDINATES if joint else confidence
     label = f"vector, one of {COORDINATES} coordinates" + (", each joint interval" if joint else "")
 
-    @cache
-    def methods(drawn: int) -> Mapping[str, str]:
-        first = estimate(task, vector_tally(mechanism, of, drawn), confidence).parts[0]
-        return first.joint_methods if joint else first.methods
-
     for n in SIZES:
-        for name, values in VALUES.items():
-            rng = np.random.default_rng([n, list(VALUES).index(name)])
-            mixed = np.asarray(sum(weight * law(of, x) for x, weight in values.items()))
-            everyone = rng.multinomial(rng.binomial(n, part, RUNS), mixed / mixed.sum())
-            fixed = np.zeros_like(everyone)
-            for x, count in shares(n, values).items():
-                p = law(of, x)
-                fixed += rng.multinomial(rng.binomial(count, part, RUNS), p / p.sum())
-            for target, truth, counts in (
-                (REPORTERS, mean(shares(n, values)), fixed),
-                (POPULATION, mean(values), everyone),
-            ):
-                held = asked = 0
-                drawn = counts.sum(axis=1)
-                for size in np.unique(drawn[drawn > 0]).tolist():
-                    some = counts[drawn == size].astype(float)
-                    known = predicate(methods(size)[target], Runs.of([of], [some]), claimed)
-                    if known is None:
-                        raise NotImplementedError(methods(size)[target])
-                    held += int(known(truth).sum())
-                    asked += len(some)
-                usual = methods(max(round(n * part), 1))[target]
-                yield Cell(label, target, epsilon, n, claimed, name, usual, held / asked, exact=False)
+        for place, (name, values) in enumerate(VALUES.items()):
+            rng = np.random.default_rng([n, place])
+            for target in (POPULATION, REPORTERS):
+                held, method = coordinate(task, n, confidence, values, target, rng=rng, joint=joint)
+                yield Cell(label, target, epsilon, n, claimed, name, method, held, exact=False)
+
+
+def coordinate(
+    task: Task,
+    n: int,
+    confidence: float,
+    values: dict[float, float],
+    target: str,
+    *,
+    rng: np.random.Generator,
+    joint: bool = False,
+    runs: int = RUNS,
+) -> tuple[float, str]:
+    """How often the interval of the first coordinate holds its target, and the usual method."""
+    mechanism, of = task.randomizer, finite_of(task)
+    if not isinstance(mechanism, Vector):
+        raise TypeError(mechanism)
+    part = mechanism.sampled / mechanism.coordinates
+    claimed = 1 - (1 - confidence) / mechanism.coordinates if joint else confidence
+
+    @cache
+    def method(drawn: int) -> str:
+        first = estimate(task, vector_tally(mechanism, of, drawn), confidence).parts[0]
+        return (first.joint_methods if joint else first.methods)[target]
+
+    if target == POPULATION:
+        truth, p = mean(values), np.asarray(sum(weight * law(of, x) for x, weight in values.items()))
+        counts = rng.multinomial(rng.binomial(n, part, runs), p / p.sum())
+    else:
+        people = shares(n, values)
+        truth, counts = mean(people), np.zeros((runs, len(of.used)), dtype=np.int64)
+        for x, count in people.items():
+            p = law(of, x)
+            counts += rng.multinomial(rng.binomial(count, part, runs), p / p.sum())
+    held = asked = 0
+    drawn = counts.sum(axis=1)
+    for size in np.unique(drawn[drawn > 0]).tolist():
+        some = counts[drawn == size].astype(float)
+        known = predicate(method(size), Runs.of([of], [some]), claimed)
+        if known is None:
+            raise NotImplementedError(method(size))
+        held += int(known(truth).sum())
+        asked += len(some)
+    return held / asked, method(max(round(n * part), 1))
 
 
 def vector_tally(mechanism: Vector, of: FiniteChannel, drawn: int) -> Tally:

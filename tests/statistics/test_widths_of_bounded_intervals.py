@@ -225,7 +225,8 @@ def test_the_score_interval_of_one_report_more_than_enough_is_capped_for_the_rep
         (POPULATION, float(np.array(half) @ (of.a - 0.5) ** 2) / (n - 1)),
     ):
         low, high = given.intervals[target]
-        assert (high - low) / 2 == pytest.approx(stats.t.ppf(0.975, n - 1) * sqrt(variance / n), rel=2e-3)
+        smooth = stats.t.ppf(0.975, n - 1) * sqrt(variance / n)
+        assert smooth <= (high - low) / 2 <= smooth + of.step / n  # its ends are moved to points of the lattice
 
 
 def test_two_outputs_of_many_nodes_are_mapped_by_the_last_one() -> None:

@@ -23,6 +23,7 @@ from covering.document import document
 from covering.levels import bounded, enrolled_levels
 from covering.numbers import OFFERED, enrolled_laplace, laplace, laplace_offers
 from covering.pooled import corner, enrolled_pooled, pooled
+from covering.searched import KINDS, searched
 from covering.vectors import vector
 from covering.watched import watched_bits, watched_laplace, watched_levels
 
@@ -66,6 +67,7 @@ CASES: dict[str, Case] = {
     **{f"offers category {row}": partial(pooled, "category", row) for row in OFFERED},
     **{f"vector {e}": partial(vector, e, joint=False) for e in ("0.5", "1", "2", "4", "8")},
     **{f"joint vector {e}": partial(vector, e, joint=True) for e in ("1", "4")},
+    **{f"search {kind}": partial(searched, kind) for kind in KINDS},
 }
 """What gives the cells of one confidence."""
 

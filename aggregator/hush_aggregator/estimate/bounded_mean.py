@@ -20,9 +20,9 @@ One group with more outputs:
 - "betting", "chernoff" or "chernoff-betting" (reporters, not normal): the betting interval adapts to the noise that
   there is, and Chernoff's bound of the noise leaves out the spread of the values. Which, or the average of both, is a
   public rule (`noise_rule`).
-- "student-score" (population, normal): `score`. "student-score-capped" (reporters, normal): the same with s^2 not above
-  the largest V. The sample variance estimates an upper bound of the mean V, because it also
-  has the spread of the values in it.
+- "student-score" (population, normal): `student_score`. "student-score-capped" (reporters, normal): the same with the
+  largest V for s^2, unless s^2 is clearly below it. The sample variance estimates an upper bound of the mean V, because
+  it also has the spread of the values in it.
 Several groups:
 - "chernoff-berry-esseen" (both targets, not normal, all of two outputs): `tilted`.
 - "betting" (population), and one of the three (reporters): not normal, and any of more outputs.
@@ -33,8 +33,8 @@ These four are approximate; at such sizes the mean of bounded reports is close t
 
 `enrolled`, the mean of N' devices of which a random subset answered (g = 1 - N/N'): what holds at every n for the
 population holds for a random subset too, and is taken as it is ("clopper-pearson-hoeffding" for Clopper and Pearson's);
-the normal ones take s^2 less (1 - g)·(s^2 - max V)_+, for at most max V of s^2 is noise: "student-score-enrolled",
-"student-t-enrolled".
+the normal ones take s^2 less (1 - g)·(s^2 - max V) where s^2 is above max V (under one epsilon: where it is not clearly
+below), for at most max V of s^2 is noise: "student-score-enrolled", "student-t-enrolled".
 
 Bands that may be watched: `anytime` with the noise exponents G_c, for the reporters ("chernoff-mixture"); and with
 l^2/8 for the values (Hoeffding 1963), for the population ("chernoff-hoeffding-mixture").
@@ -86,13 +86,15 @@ from hush_aggregator.estimate.intervals.betting import (
 )
 from hush_aggregator.estimate.intervals.chernoff import Rates, Sizes, bands, chernoff_rates
 from hush_aggregator.estimate.intervals.lattice import Lattice, Spread, lattices, widened
-from hush_aggregator.estimate.intervals.student_score import enough, score_of
+from hush_aggregator.estimate.intervals.student_score import enough, score_of, skewness_loss
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import are_finite, attempt
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares, student_quantiles
 from hush_aggregator.estimate.units import Units
 
 _USUAL = 0.95
+_DOUBT = 2.5
+"""Deviations below max V from which on a sample variance is a sign that the noise is less (`student_score`)."""
 
 _Pair = tuple[float, float]
 
@@ -110,6 +112,14 @@ def _noises(sizes: Sizes) -> _Pair:
     n = sum(size for _, size in sizes)
     low, high = (sum(size * channel.variances[at] for channel, size in sizes) / n for at in (0, 1))
     return low, high
+
+
+@lru_cache(maxsize=64)
+def _deviation_of_variance(sizes: Sizes) -> float:
+    """Of the sample variance, where every report is as noisy as its channel allows."""
+    n = sum(size for _, size in sizes)
+    fourth = sum(size * channel.fourth_moment for channel, size in sizes) / n
+    return sqrt(max(fourth - _noises(sizes)[1] ** 2, 0.0) / n)
 
 
 class Group:
@@ -169,13 +179,27 @@ class Sample:
         self._noise = _noises(self.sizes)
         self.variance: float = max(squares / max(self.n - 1, 1), self._noise[0])
 
+    @property
+    def squared_skewness(self) -> float:
+        """Of the reports of one channel."""
+        (group,) = self.groups
+        counts = np.array([group.counts[y] for y in group.channel.used], dtype=float)
+        third = float(counts @ (group.channel.a - float(self.center)) ** 3) / self.n
+        return third**2 / self.variance**3
+
     @cached_property
     def reports(self) -> Reports:
         return tuple([(group.channel, group.counts) for group in self.groups])
 
-    def without(self, answered: float) -> float:
-        """The variance, where that of the values counts but for a share of it: no more than this is noise for sure."""
-        return self.variance - answered * max(self.variance - self._noise[1], 0.0)
+    def without(self, answered: float, doubt: float = 0.0) -> float:
+        """The variance, where that of the values counts but for a share of it: max V and no more is noise for sure.
+
+        Args:
+            answered: the share of the values that does not count.
+            doubt: deviations below max V down to which a variance is no sign that the noise is less.
+        """
+        most, deviation = self._noise[1], doubt and _deviation_of_variance(self.sizes)
+        return self.variance - answered * (self.variance - most) * (self.variance > most - doubt * deviation)
 
     def lattices(self, shortest: float, answered: float) -> list[Lattice]:
         """Those of the sum that show in an interval of this half-length; the values smooth but for a share of them."""
@@ -512,16 +536,24 @@ def _normal(sizes: Sizes, t: Callable[[], float], answered: float, suffix: str =
     def score(sample: Sample) -> _Ends:
         if not ends:
             ends.append(score_of(channel, n, t(), sampling=1 - answered))
-        return ends[0](float(sample.center), sample.without(answered))
+        longer = 1 + (1 - answered) * skewness_loss(t(), sample.squared_skewness / n)
+        low, high = ends[0](float(sample.center), sample.without(answered, _DOUBT) * longer**2)
+        more = _on_lattice(sample, (high - low) / 2, t(), answered)
+        return low - more, high + more
 
     return "student-score" + suffix, lambda sample: partial(score, sample)
 
 
 def _pooled(sample: Sample, t: Callable[[], float], answered: float) -> _Ends:
-    half = t() * sqrt(sample.without(answered) * sample.n)
-    longer = widened(np.array([half]), t(), sample.lattices(half, answered))
-    half_mean = Fraction(float(longer[0])) / sample.n
+    half = t() * sqrt(sample.without(answered) / sample.n)
+    half_mean = Fraction(half + _on_lattice(sample, half, t(), answered))
     return sample.center - half_mean, sample.center + half_mean
+
+
+def _on_lattice(sample: Sample, half: float, t: float, answered: float) -> float:
+    """By how much both arms of an interval of this half-length grow, because the sum lies on a lattice."""
+    total = half * sample.n
+    return float(widened(np.array([total]), t, sample.lattices(total, answered))[0] - total) / sample.n
 
 
 def _noise(sizes: Sizes, confidence: float, batches: Batches, betting: _Method) -> _Method:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
-from math import lcm, sqrt
+from math import gcd, lcm, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ RATES: NDArray[np.float64] = 2.0 ** (-np.arange(25) / 2)
 Array = NDArray[np.float64]
 
 _LEAST = 1e-300
+_RATES = 2048  # at which a peak of the modulus is looked for
 _FASTEST = 4.0  # largest rate of the anytime mixture, over the reach of an error
 
 
@@ -70,8 +71,22 @@ class FiniteChannel:
 
     @cached_property
     def step(self) -> float:
-        """The distance of two neighbouring positions, where they are evenly spaced; else the largest."""
-        return float(np.diff(self.a).max())
+        """The distance of two points of the lattice on which every sum of reports lies."""
+        over, unit = self.scaled
+        places = [over[y] for y in self.used]
+        return gcd(*(place - places[0] for place in places)) / unit
+
+    @cached_property
+    def near_steps(self) -> tuple[float, ...]:
+        """The step of a coarser lattice that reports stay near, if there is one: their modulus peaks at its rate.
+
+        A table for a small epsilon reports either of two clusters of outputs, far apart.
+        """
+        fastest = pi / self.step  # beyond it the modulus repeats
+        rates = np.linspace(0, fastest, _RATES)[1:]
+        modulus = self.modulus(rates)
+        peaks = 1 + np.flatnonzero((modulus[1:-1] > modulus[:-2]) & (modulus[1:-1] >= modulus[2:]))
+        return (2 * pi / float(rates[peaks[modulus[peaks].argmax()]]),) if len(peaks) else ()
 
     @cached_property
     def parted(self) -> Array:
@@ -94,11 +109,29 @@ class FiniteChannel:
 
     @cached_property
     def variances(self) -> tuple[float, float]:
-        """The smallest and the largest V(x). On a cell it is the chord of `noise` plus (x - x_j)(x_(j+1) - x)."""
+        """The smallest and the largest V(x)."""
+        return float(self.noise.min()), self._noisiest[1]
+
+    @cached_property
+    def _noisiest(self) -> tuple[float, float]:
+        """The x of the largest V(x), and that. On a cell V is the chord of `noise` plus (x - x_j)(x_(j+1) - x)."""
         x, noise = self.nodes, self.noise
         vertex = np.clip((x[:-1] + x[1:]) / 2 + np.diff(noise) / np.diff(x) / 2, x[:-1], x[1:])
         chord = noise[:-1] + np.diff(noise) / np.diff(x) * (vertex - x[:-1])
-        return float(noise.min()), float((chord + (vertex - x[:-1]) * (x[1:] - vertex)).max())
+        variances = chord + (vertex - x[:-1]) * (x[1:] - vertex)
+        most = int(variances.argmax())
+        return float(vertex[most]), float(variances[most])
+
+    @cached_property
+    def fourth_moment(self) -> float:
+        """E[(a - x)^4 | x] at the x of the largest variance."""
+        x, _ = self._noisiest
+        cell = min(int(x * (len(self.nodes) - 1)), len(self.nodes) - 2)
+        low, high = self._mean_at(cell, (self.a - x) ** 4), self._mean_at(cell + 1, (self.a - x) ** 4)
+        return low + (high - low) * (x * (len(self.nodes) - 1) - cell)
+
+    def _mean_at(self, node: int, of_output: Array) -> float:
+        return float(self.p[node] @ of_output)
 
     @cached_property
     def second_moment(self) -> float:
@@ -172,6 +205,10 @@ class _Levels(FiniteChannel):
         return tuple(range(len(self.positions)))
 
     @cached_property
+    def near_steps(self) -> tuple[float, ...]:
+        return ()  # evenly spaced levels
+
+    @cached_property
     def symmetric(self) -> bool:
         return True  # evenly spaced levels
 
@@ -200,6 +237,10 @@ class _Levels(FiniteChannel):
         away = self.a - self.nodes
         total = (self.a**2).sum() - 2 * self.nodes * self.a.sum() + len(self.a) * self.nodes**2
         return np.asarray(lie * total + more * away**2)
+
+    def _mean_at(self, node: int, of_output: Array) -> float:
+        more, lie = self._chances
+        return float(lie * of_output.sum() + more * of_output[node])
 
     @cached_property
     def second_moment(self) -> float:

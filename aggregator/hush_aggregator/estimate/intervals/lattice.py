@@ -1,8 +1,10 @@
 """Widen a normal interval whose sum falls on the few points of a lattice.
 
 Under one epsilon the sum of the decoded reports lies on a lattice: its points are one step w apart, the distance of two
-outputs. Few noisy reports next to many precise ones give a sum with points far apart, which the precise ones smooth too
-little. A normal interval of half-length h then covers as many points as happen to lie in it: .36 instead of .5.
+outputs. Where half a step shows next to the standard deviation, an interval misses more than it says. A table may have
+a fine lattice, and outputs in two clusters far apart: its sum stays near a coarse one, as far as n reports do not
+smooth it. Few noisy reports next to many precise ones give a sum with points far apart, which the precise ones smooth
+too little. A normal interval of half-length h then covers as many points as happen to lie in it: .36 instead of .5.
 
 The edge of an interval counts to the middle between the last point inside and the first outside (the continuity
 correction; Esseen 1945). With u = h/w and the lattice f steps off the truth, the edges count at h + w·S(u - f) and
@@ -17,6 +19,8 @@ the worst phase,
 where the square is what an interval off the middle of a normal law loses. Without smoothing this rounds 2·h up to whole
 steps: at worst it adds half a step, on average a quarter. Where n values in [0, 1] cannot move the lattice by a whole
 step, n < w, f is restricted to what they can do.
+
+Under one epsilon nothing else smooths: 2·h is rounded up to whole steps, and a little more for what is off the middle.
 
 Several lattices are corrected from the coarsest to the finest, each as if its phase were the worst. A finer group is a
 smoother of a coarser lattice only as far as it is spread: where it has few lies, a share of the sum is not moved at
@@ -86,16 +90,16 @@ class _Plain:
 def lattices(
     sizes: Sizes, shortest: float, *, seen: "Callable[[], Seen | Spread] | None" = None, answered: float = 1.0
 ) -> list[Lattice]:
-    """The lattices of several groups of reports that show, the coarsest first.
+    """The lattices of the sum of all reports that show, the coarsest first.
 
     Args:
-        sizes: channels of evenly spaced outputs, and their reports.
+        sizes: channels and their reports; several channels are those of evenly spaced outputs.
         shortest: the least half-length that is to be widened.
         seen: gives the reports or their `Spread`, where the spread of the values counts.
         answered: the share of the values that does not count; 1 for the reporters and 0 for the population.
     """
     plain = [one for one in _of_noise(tuple(sizes)) if one.step > _NEGLIGIBLE * shortest]
-    if not plain or seen is None or answered == 1:
+    if not plain or seen is None or answered == 1 or len(sizes) == 1:
         return [_lattice(one, one.damped[None], np.array([one.variance]), np.zeros(1)) for one in plain]
     spread, share = seen(), 1 - answered
     if not isinstance(spread, Spread):
@@ -160,18 +164,25 @@ def _of_noise(sizes: Sizes) -> list[_Plain]:
     many = [channel.step for channel, size in sizes if size * channel.variances[0] >= _SPREAD * channel.step**2]
     coarsest = max(channel.step for channel, _ in sizes)
     found = []
-    for place, (channel, size) in enumerate(sizes):
-        step = channel.step
+    for place, channel, size, step in _steps(sizes):
         own = [m == 1 or not any(round(m * one / step) for one in many if one < step) for m in _LOOKED_AT]
         terms = np.flatnonzero(own)
-        others = [(of, count) for other, (of, count) in enumerate(sizes) if other != place]
-        damped = sum((count * _resonance(of, step)[0][terms] for of, count in others), np.zeros(len(terms)))
+        near = step != channel.step
+        smoothing = [(of, count) for other, (of, count) in enumerate(sizes) if other != place or near]
+        damped = sum((count * _resonance(of, step)[0][terms] for of, count in smoothing), np.zeros(len(terms)))
         if _smoothing(damped, terms).min() < _TAUS[-1]:
-            variance = sum(count * of.variances[1] for of, count in others)
+            variance = sum(count * of.variances[1] for of, count in smoothing)
             center = (size * float(channel.a[0]) - size / 2) / step
             radius = size / 2 / step if step == coarsest else None
             found.append(_Plain(place, step, terms, damped, variance, center, radius))
     return sorted(found, key=lambda one: -one.step)
+
+
+def _steps(sizes: Sizes) -> Iterator[tuple[int, FiniteChannel, int, float]]:
+    """Each lattice that the reports of one channel lie on, or stay near."""
+    for place, (channel, size) in enumerate(sizes):
+        for step in (channel.step, *channel.near_steps):
+            yield place, channel, size, step
 
 
 def _smoothing(damped: Array, terms: NDArray[np.intp]) -> Array:

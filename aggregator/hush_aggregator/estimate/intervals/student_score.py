@@ -14,8 +14,24 @@ quadratics. What is kept may have gaps; the interval spans them.
 Where a random n of N people report, the sampling part of the variance counts g = 1 - n/N: h is the hull of V + g·x^2,
 less g·mu^2. g = 1 is the population, and g = 0 the noise alone.
 
-The interval is approximate. The tail of a mean of n reports of skewness up to gamma differs from the normal one by the
-factor 1 + O(gamma·z^3/sqrt(n)), and gamma is at most reach/sqrt(V): so `enough` grows as z^6.
+**The noise alone.** Given the values x_i, the error of the mean has the variance v/n, v the mean of the V(x_i). It is
+at most max V, and E s^2 ≥ v, because s^2 has the spread of the values in it as well. min(s^2, max V) is not an estimate
+of v, though: where v is max V it is too small on average, and where reports are skew it is too small just when the mean
+is off to one side. So the variance is max V unless s^2 is more than 2.5 deviations below it, the deviation of s^2 where
+every report is as noisy as it can be, a number that no report changes. With v = max V this is the interval that knows
+the variance, but for one sample in about 160; with a smaller v it is Student's, or longer.
+
+**Skewness.** Where s^2 counts in full (population), s^2 and the mean deviate together: an interval for reports of
+skewness gamma is too short by the share (t^4 + 2t^2 - 3)·gamma^2/(18n) (Edgeworth; Hall 1992, section 2.6), and is made
+longer by it, gamma being that of the sample.
+
+**The lattice.** Every sum of reports of one channel lies on a lattice, or stays near one, and at the worst value an
+interval loses half a step at each end: both are moved by as much as `lattice` says.
+
+**Assumed and approximate.** The three are terms of one expansion of the law of the mean, to the order 1/n for skewness
+and 1/sqrt(n) for the lattice; what follows them is not bounded. The tail of a mean of n reports of skewness up to gamma
+differs from the normal one by the factor 1 + O(gamma·z^3/sqrt(n)), and gamma is at most reach/sqrt(V): so `enough`
+grows as z^6. docs/coverage.md says how far values, sizes and epsilons were searched for the worst.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,6 +52,11 @@ _Points = tuple[tuple[float, float], ...]
 def enough(confidence: float) -> float:
     """From which n·V/reach^2 on a mean of n reports of least variance V is close enough to normal."""
     return _ENOUGH * max(1.0, normal_quantile(confidence) / _USUAL) ** 6
+
+
+def skewness_loss(t: float, squared_skewness: float) -> float:
+    """By what share a t-interval of a mean of this squared skewness, that of a report over n, is too short."""
+    return max(t**4 + 2 * t**2 - 3, 0.0) * squared_skewness / 18
 
 
 def score_of(
