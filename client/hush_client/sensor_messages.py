@@ -161,6 +161,11 @@ class SensorField:
         """The paths as one name."""
         return ",".join(self.paths)
 
+    def mismatch(self, domain: Domain) -> str:
+        """Return why no message can have a value of a task's domain, in words; empty if one can."""
+        given, wanted = len(self.paths), max(len(domain.numbers), 1)
+        return "" if given in (1, wanted) else f"has {given} keys, but the task needs {wanted}"
+
     def read(self, payload: bytes, domain: Domain) -> object:
         """Return the value in one message, or None if there is none. It never raises."""
         message = SensorMessage.parse(payload)

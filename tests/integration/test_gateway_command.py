@@ -63,7 +63,8 @@ QUICK = "from hush_client.commands import gateway; gateway._SUMMARY_S, gateway._
 
 def gateway(house: Mosquitto, broker: Mosquitto, state: Path, *more: str) -> "subprocess.Popen[bytes]":
     program = [sys.executable, "-c", f"{QUICK}from hush.__main__ import main; main()"]
-    command = [*program, "gateway", "--topic", "zigbee2mqtt/+", "--field", "temperature"]
+    command = [*program, "gateway", "--topic", "zigbee2mqtt/+"]
+    command += [] if "--field" in more else ["--field", "temperature"]
     command += ["--task", "heating", "--source", house.url, "--broker", broker.url, "--device", "house"]
     command += ["--state", str(state), "--spread", "0.5", "--wait", "0.5", "--lifetime", "20", "--max-epsilon", "20"]
     with (state.parent / "gateway.log").open("ab") as log:
@@ -172,11 +173,14 @@ class House:
         self.client.disconnect()
         self.client.loop_stop()
 
+    def command(self, *options: str) -> list[str]:
+        command = [sys.executable, "-m", "hush", "gateway", "--check", "--topic", "zigbee2mqtt/+", "--task", "heating"]
+        command += ["--source", self.broker.url, "--broker", self.broker.url, "--state", str(self.state)]
+        return [*command, *options]
+
     def check(self, *options: str, wait: float = 4) -> dict[str, list[str]]:
         """What `--check` says of each sensor."""
-        command = [sys.executable, "-m", "hush", "gateway", "--check", "--topic", "zigbee2mqtt/+", "--field"]
-        command += ["temperature", "--task", "heating", "--source", self.broker.url, "--broker", self.broker.url]
-        command += ["--wait", str(wait), "--state", str(self.state), *options]
+        command = self.command("--field", "temperature", "--wait", str(wait), *options)
         wide = {**os.environ, "COLUMNS": "250"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=wide)
         assert done.returncode == 0, done.stderr
@@ -269,6 +273,20 @@ def test_a_task_or_a_topic_that_nobody_publishes_is_named(house: House) -> None:
         house.wait_for_lines("no message came on nothing/+", house.broker.url, "--topic")
         house.wait_for_lines("no task 'heating'", house.broker.url, "hush/v1/tasks/heating")
     assert "no message came on zigbee2mqtt" not in house.log.read_text()
+
+
+def test_a_field_of_too_many_keys_is_named_and_answers_nothing(house: House) -> None:
+    options = ["--field", "temperature,battery", "--take-part", "all"]
+    checked = subprocess.run(house.command(*options), capture_output=True, text=True, timeout=60, check=False)
+    assert checked.returncode == 2
+    for part in ("--field", "temperature,battery", "2 keys", "needs 1", "heating"):
+        assert part in checked.stderr
+    with publishing(house.broker.port, 1):
+        for wait in ("5", "0.5"):  # first the task is unknown at the start, then it is stored
+            with house.gateway(*options, "--wait", wait):
+                house.wait_for_lines("heating: not answered", "temperature,battery", "2 keys", "needs 1")
+                house.log.write_text("")
+    assert house.answered() == set()
 
 
 def test_a_mistake_in_the_list_ends_the_gateway_with_its_line(house: House) -> None:

@@ -342,6 +342,7 @@ class _Answers:
         self._rounds = _Rounds()
         self._answered: set[SensorKey] = set()
         self._printed: dict[SensorKey, Participation] = {}
+        self._mismatched: set[str] = set()  # tasks that no message can have a value for
         self._is_crowded = False
         self._waited = 0.0
         self.reader = SensorReader(
@@ -369,6 +370,19 @@ class _Answers:
                 self._opened.stop_answering(topic, task)
         self._answered = wanted
 
+    def drop_mismatched(self) -> None:
+        """Stop answering tasks that no message can have a value for, instead of answering at random; print which."""
+        known = self._opened.tasks()
+        for task, field in self._order.fields.items():
+            why = field.mismatch(known[task].domain) if task in known and task not in self._mismatched else ""
+            if not why:
+                continue
+            for of, topic in self._answered:
+                if of == field.key:
+                    self._opened.stop_answering(topic, task)
+            self._mismatched.add(task)
+            note(f"{task}: not answered: --field {field.key} {why}; correct it, and start the gateway again")
+
     async def keep_up(self) -> None:
         """Follow the clock and the changes of a person, and print what is new, until cancelled.
 
@@ -377,6 +391,7 @@ class _Answers:
         """
         while True:
             await asyncio.sleep(_SUMMARY_S)
+            self.drop_mismatched()
             self._sensors.read()
             self._sensors.is_changed = True  # a sensor may have been silent for too long
             self.update()
@@ -401,7 +416,8 @@ class _Answers:
         )
 
     def _tasks(self, field: str) -> list[str]:
-        return [task for task, one in self._order.fields.items() if one.key == field]
+        fields = self._order.fields.items()
+        return [task for task, one in fields if one.key == field and task not in self._mismatched]
 
     def _print_sensors(self) -> None:
         for key, one in _asked(self._order, self._sensors).items():
@@ -410,6 +426,8 @@ class _Answers:
             self._printed[key] = one
             field, topic = key
             tasks = " and ".join(self._tasks(field))
+            if not tasks:
+                continue
             if one is Participation.TAKES_PART:
                 note(f"{topic} takes part in {tasks}")
             else:
@@ -446,6 +464,7 @@ async def _run(order: _Order) -> None:
     ) as opened:
         answers = _Answers(order, opened, await _list(order, opened))
         answers.print_start(name)
+        answers.drop_mismatched()  # of tasks that are stored
         answers.update()
         keeping = asyncio.create_task(answers.keep_up(), name="hush-sensor-list")
         reading = asyncio.create_task(answers.reader.run(), name="hush-sensors")
@@ -479,6 +498,9 @@ async def _check(order: _Order) -> None:
         reading = asyncio.create_task(reader.run(), name="hush-sensors")
         try:
             domains = {one: (await opened.task(one, timeout=order.wait)).domain for one in order.fields}
+            for task, field in order.fields.items():
+                if why := field.mismatch(domains[task]):
+                    raise OptionError("--field", f"{field.key} {why}; correct it for {task}")
             await asyncio.sleep(order.wait)
         finally:
             reading.cancel()
