@@ -219,11 +219,13 @@ class SensorList:
 
     def _hear_other(self, key: SensorKey, live: datetime | None, *, has_key: bool) -> None:
         _, topic = key
+        before = self._others.get(key, Participation.NO_KEY)
         if not is_plain(topic) or _is_filter(topic):
             found = Participation.UNLISTABLE
-        elif live is None or not has_key:
-            is_retained = has_key or self._others.get(key) is Participation.RETAINED
-            found = Participation.RETAINED if is_retained else Participation.NO_KEY
+        elif not has_key:
+            found = before
+        elif live is None:
+            found = Participation.RETAINED if before is Participation.NO_KEY else before
         elif (ruled_out := self._ruled_out(topic)) is not None:
             found = ruled_out
         elif _any_matches(self._admission.confirmed, topic) or self._has_room():

@@ -250,6 +250,19 @@ def test_a_full_list_takes_no_candidate_and_blocks_no_confirmed_sensor(tmp_path:
     assert house.state("z/new") is Participation.FULL, "two are confirmed"
 
 
+@pytest.mark.parametrize("first", ["live", "retained"])
+def test_a_later_message_without_the_key_changes_no_reason(tmp_path: Path, first: str) -> None:
+    """Else a sensor with partial messages, or anyone who can publish, would fill the log with changes."""
+    house = Gateway(tmp_path / "sensors.txt", most=1)
+    house.live("z/a")
+    house.live("z/b") if first == "live" else house.retained("z/b")
+    before = house.state("z/b")
+    assert before is (Participation.FULL if first == "live" else Participation.RETAINED)
+    house.live("z/b", has_key=False)
+    house.retained("z/b")
+    assert house.state("z/b") is before
+
+
 def test_an_excluded_topic_takes_no_part_whatever_the_list_says(tmp_path: Path) -> None:
     path = tmp_path / "sensors.txt"
     Gateway(path, all_confirmed=True).live("z/a", "z/bridge/x")
