@@ -84,8 +84,11 @@ def law(of: FiniteChannel, value: float) -> Array:
 def shares(n: int, values: dict[float, float]) -> dict[float, int]:
     """n people of these values, as nearly as whole people can be."""
     most, *others = sorted(values, key=lambda x: -values[x])
-    split = {x: round(n * values[x]) for x in others}
-    return {most: n - sum(split.values()), **split}
+    split, left = {}, n
+    for x in others:
+        split[x] = min(round(n * values[x]), left)
+        left -= split[x]
+    return {most: left, **split}
 
 
 def switches(method: Callable[[int], object], most: int) -> Iterator[int]:

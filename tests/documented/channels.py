@@ -14,6 +14,7 @@ from covering.document import by_method
 from covering.laws import coin_sum, outcomes
 from covering.levels import NUMBER, middle
 from covering.predicates import _hull
+from covering.searched import KINDS, SEARCHED, STARTS
 from documented.figures import computed, count, given, on_section, percent
 from documented.noise import NOMINAL, raised
 from mixtures import Mixture, Seen, exact
@@ -216,7 +217,10 @@ def score() -> Iterator[str]:
         for share, claim, digits in zip(found, claims, (2, 2, 3), strict=True)
     ]
     yield f"s/√n where `student-score` applies at {given(100 * NOMINAL, '.0f')} %, s² not below min V"
-    yield f"its coverage over the grid of [coverage.md](coverage.md) is at least {texts[0]}, {texts[1]} and {texts[2]}."
+    cells = STARTS * len(KINDS) * sum(map(len, SEARCHED.values()))
+    yield (
+        f"its coverage over the grid of [coverage.md](coverage.md) is at least {texts[0]}, {texts[1]} and {texts[2]}. Of that grid {computed(cells, '.0f')} cells were moved by a search"
+    )
 
 
 @on_section("5")

@@ -46,9 +46,7 @@ def student_capped(of: FiniteChannel, counts: Array, confidence: float) -> tuple
     return center - half, center + half
 
 
-def least_coverage(
-    ends: Callable[[Array], Limits], of: FiniteChannel, n: int
-) -> dict[str, float]:
+def least_coverage(ends: Callable[[Array], Limits], of: FiniteChannel, n: int) -> dict[str, float]:
     """Of each interval, where all devices hold one value: exactly, at the worst of some values near the noisiest."""
     counts = outcomes(n, len(of.used))
     found: dict[str, float] = {}
