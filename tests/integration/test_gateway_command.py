@@ -269,10 +269,12 @@ def test_lamps_and_stored_messages_take_no_part_where_all_do(house: House) -> No
 def test_a_task_or_a_topic_that_nobody_publishes_is_named(house: House) -> None:
     house.publish("hush/v1/tasks/heating", "", retain=True)
     house.publish("zigbee2mqtt/lamp", "{}", retain=True)
-    with house.gateway("--topic", "nothing/+"):
+    with house.gateway("--topic", "nothing/+", "--take-part", "zigbee2mqtt/lmap", "--take-part", "zigbee2mqtt/lamp"):
         house.wait_for_lines("no message came on nothing/+", house.broker.url, "--topic")
+        house.wait_for_lines("--take-part zigbee2mqtt/lmap", "no message", "--topic")
         house.wait_for_lines("no task 'heating'", house.broker.url, "hush/v1/tasks/heating")
     assert "no message came on zigbee2mqtt" not in house.log.read_text()
+    assert "--take-part zigbee2mqtt/lamp" not in house.log.read_text()
 
 
 def test_a_field_of_too_many_keys_is_named_and_answers_nothing(house: House) -> None:

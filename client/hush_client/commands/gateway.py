@@ -51,6 +51,7 @@ from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.formatting import whole
 from hush_common.task import is_task_id
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
+from hush_common.topics import matches
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -334,6 +335,15 @@ def _asked(order: _Order, sensors: SensorList) -> dict[SensorKey, Participation]
     return {key: one for key, one in sensors.all().items() if key[0] in keys}
 
 
+def _unheard(order: _Order, asked: Mapping[SensorKey, Participation]) -> list[str]:
+    """Return a line for each --take-part that no topic matches: it may be misspelt."""
+    return [
+        f"--take-part {one}: no message came on it; check the topic, and that --topic matches it"
+        for one in order.take_part
+        if one != _ALL and not any(matches(one, topic) for _, topic in asked)
+    ]
+
+
 class _Answers:
     """Answers for the sensors that take part, and prints which do."""
 
@@ -437,13 +447,15 @@ class _Answers:
             note("more topics match than hush follows; name those of sensors only (--topic)")
 
     async def _print_silence(self) -> None:
-        """Print, once, filters without a message, and unknown tasks; the client logs those that it answers."""
+        """Print, once, filters and topics without a message, and unknown tasks; the client logs those it answers."""
         before, self._waited = self._waited, self._waited + _SUMMARY_S
         if not before < _SILENCE_S <= self._waited:
             return
         for one in self.reader.silent:
             what = f"no message came on {one} from {self._order.source} in {_SILENCE_S:g} s"
             note(f"{what}; check --topic, and that the user may read it")
+        for line in _unheard(self._order, _asked(self._order, self._sensors)):
+            note(line)
         for task in () if self._answered else self._order.fields:
             try:
                 await self._opened.task(task, timeout=1)
@@ -508,6 +520,8 @@ async def _check(order: _Order) -> None:
         asked = _asked(order, sensors)
         rows = [_checked(key, reader, order.fields, domains, sensors) for key in sorted(asked)]
     _print_check(order, rows, Counter(asked.values()))
+    for line in _unheard(order, asked):
+        note(line)
     if len(reader.silent) == len(order.filters):
         what = f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s"
         raise OptionError("--topic", f"{what}; correct it, or wait longer for sensors that send rarely (--wait)")
