@@ -34,7 +34,10 @@ _REQUIRED = {"client_encoding": "UTF8"}
 _SESSION = (
     "SET synchronous_commit TO on; SET default_transaction_isolation TO 'read committed'; "
     "SET default_transaction_read_only TO off; SET statement_timeout TO 0; SET lock_timeout TO 0; "
-    "SET extra_float_digits TO 1; SET standard_conforming_strings TO on; SET bytea_output TO hex"
+    "SET extra_float_digits TO 1; SET standard_conforming_strings TO on; SET bytea_output TO hex; "
+    # not every version of the server has all of these
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN "
+    "('idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 _SERVER_SIDE = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
 
