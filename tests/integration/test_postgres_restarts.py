@@ -20,10 +20,10 @@ from stores import StorePlace
 from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator.store import Accepted
-from hush_aggregator.store.location import open_reader, open_store
+from hush_aggregator.store.location import open_editor, open_reader, open_store
 from hush_aggregator.store.postgres import PostgresStore
 from hush_aggregator.store.postgres_url import PostgresUrl
-from hush_common.errors import StoreError, StoreUnavailableError
+from hush_common.errors import StoreError, StoreUnavailableError, UnknownCommitError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
@@ -63,6 +63,8 @@ DEFAULTS = {
     "client_encoding": "'LATIN1'",
     "statement_timeout": "'1ms'",
     "lock_timeout": "'1ms'",
+    "idle_session_timeout": "'10s'",
+    "idle_in_transaction_session_timeout": "'10s'",
     "extra_float_digits": "-15",
     "bytea_output": "'escape'",
     "search_path": "'nowhere'",
@@ -88,6 +90,10 @@ def test_the_defaults_of_a_role_and_of_a_database_change_nothing(postgres_server
         assert store.commit([batch()], {("heights", Refusal.CLOSED): 3}).accepted == 12
         assert overlapping(store, other) == 0
         assert store.counted_tally(TASK.digest, 0).n == 24
+    with url.connect() as connection:
+        limits = [name for name in DEFAULTS if name.endswith("_timeout")]
+        query = "SELECT name FROM pg_settings WHERE name = ANY(%s) AND setting <> '0'"
+        assert connection.execute(query, (limits,)).fetchall() == []
     with open_reader(url) as reader:
         assert reader.tasks() == [TASK.payload]
         assert reader.refusals("heights") == {Refusal.CLOSED: 3}
@@ -149,6 +155,34 @@ def test_a_commit_whose_answer_is_lost_counts_once(postgres: StorePlace, lost: C
         assert (outcome.accepted, outcome.refused) == (12, {Refusal.CLOSED: 3})
         assert store.counted_tally(TASK.digest, 0).n == sum(1 for _ in store.reports(TASK.digest, 0)) == 13
         assert store.refusals("heights") == {Refusal.CLOSED: 3}
+
+
+def test_a_command_whose_commit_has_no_answer_says_so_and_may_be_repeated(
+    postgres: StorePlace, lost: Callable[[], None]
+) -> None:
+    with postgres.open() as store:
+        store.add_tasks([TASK])
+    with open_editor(postgres.address) as editor:
+        lost()
+        with pytest.raises(UnknownCommitError, match=r"may have taken place.*repeat"):
+            editor.close_task("heights")
+        editor.close_task("heights")
+        assert editor.is_closed(TASK.digest)
+
+
+def test_a_commit_to_a_server_that_stays_away_is_not_repeated(postgres: StorePlace, lost: Callable[[], None]) -> None:
+    with postgres.open() as store, pytest.MonkeyPatch.context() as patch:
+        store.add_tasks([TASK])
+        store.commit([batch(1)], {})
+        lost()
+        patch.setattr("hush_aggregator.store.postgres._ANSWER_S", 0.0)
+        patch.setattr(PostgresUrl, "connect", unavailable)
+        with pytest.raises(UnknownCommitError, match="no answer whether"):
+            store.commit([batch()], {})
+
+
+def unavailable(_: PostgresUrl) -> None:
+    raise StoreUnavailableError("postgresql://…: connection refused")
 
 
 class Service:

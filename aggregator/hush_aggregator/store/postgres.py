@@ -543,6 +543,9 @@ class PostgresEditor(PostgresReader):
 
     def _was_committed(self, version: int) -> bool:  # noqa: ARG002 - others write under the name of commands, too
         """Whether the transaction with this version took place, though its connection was lost before the answer."""
+        if self._connection is not None and self._connection.closed:
+            why = "the connection was lost, and the change may have taken place"
+            raise UnknownCommitError(f"{self._url}: {why}; repeat it")
         return False
 
 
