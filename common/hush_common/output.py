@@ -1,4 +1,4 @@
-"""Standard output of a command, whatever it is: closed, full, a pipe that ends, of an encoding with few characters."""
+"""Standard output of a command, whatever it is: closed, full, a pipe that ends or never blocks, in any encoding."""
 
 import codecs
 import errno
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from typing import Any, TextIO, cast
 
 from hush_common.errors import HushError
@@ -56,12 +57,14 @@ class _Output(io.FileIO):
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:  # a full pipe that was opened not to block
+                select([], [self], [])
         except OSError as error:
             if self._raises:
                 self._raises = False
                 raise OutputLostError(error) from None
             return len(data)
+        return written
 
 
 def open_outputs() -> None:

@@ -117,3 +117,22 @@ def test_signs_that_an_encoding_lacks_are_written_in_ascii(encoding: str, sign: 
     assert sign in text
     assert "\n  ----" in text
     assert "\\u" not in text
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_pipe_that_does_not_block_gets_everything(stream: str) -> None:
+    """A process fills a pipe, from which it reads only while it waits for room: else nobody would wait."""
+    program = f"""
+import os, sys, hush_common.output as output
+reading, writing = os.pipe()
+os.set_blocking(writing, False)
+os.dup2(writing, sys.{stream}.fileno())
+read = []
+output.select = lambda *_: read.append(os.read(reading, 1 << 20))
+output.open_outputs()
+sys.{stream}.write("x" * 10**6)
+sys.{stream}.flush()
+os._exit(not 900_000 < sum(map(len, read)) <= 10**6)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran
