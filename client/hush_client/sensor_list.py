@@ -79,7 +79,6 @@ class Admission:
     """What decides, besides the list, whether a sensor takes part."""
 
     confirmed: Sequence[str] = ()  # topic filters that a person has named
-    all_confirmed: bool = False
     excluded: Sequence[str] = ()  # topic filters
     read: Sequence[str] = ("#",)  # topic filters of the messages that are read
     keys: Collection[str]  # of the values that are read; the list may have others
@@ -162,8 +161,7 @@ class SensorList:
         for key, sensor in found.items():
             known = self.sensors.get(key)
             heard = max((one.heard for one in (known, sensor) if one and one.heard), default=None)
-            is_confirmed = sensor.decision is Confirmation.OPEN and self._is_confirmed(*key)
-            self.sensors[key] = Sensor(Confirmation.YES if is_confirmed else sensor.decision, heard)
+            self.sensors[key] = Sensor(self._decision(key, sensor.decision), heard)
         for key in self._stored.keys() - found.keys():
             if self.sensors[key].decision is Confirmation.OPEN:
                 del self.sensors[key]
@@ -185,12 +183,10 @@ class SensorList:
         if key not in self.sensors:
             self._hear_other(key, live, has_key=has_key)
             return
-        before = self.participation(field, topic)
-        sensor = self.sensors[key]
+        before, sensor = self.participation(field, topic), self.sensors[key]
         if live is not None and (has_key or sensor.heard is not None):
             was_right = sensor.heard is not None and sensor.heard <= self._clock()  # else the clock was set back
-            sensor = replace(sensor, heard=max(live, sensor.heard or live) if was_right else live)
-        self.sensors[key] = sensor
+            self.sensors[key] = replace(sensor, heard=max(live, sensor.heard or live) if was_right else live)
         self.is_changed |= self.participation(field, topic) is not before
 
     def participation(self, field: str, topic: str) -> Participation:
@@ -228,7 +224,7 @@ class SensorList:
             found = Participation.RETAINED if before is Participation.NO_KEY else before
         elif (ruled_out := self._ruled_out(topic)) is not None:
             found = ruled_out
-        elif _any_matches(self._admission.confirmed, topic) or self._has_room():
+        elif topic in self._admission.confirmed or self._has_room():
             self.sensors[key] = Sensor(self._first_decision(topic), live)
             self._others.pop(key, None)
             self.is_changed = True
@@ -239,19 +235,19 @@ class SensorList:
             self._others[key] = found
 
     def _first_decision(self, topic: str) -> Confirmation:
-        if _any_matches(self._admission.confirmed, topic):
-            return Confirmation.YES
-        if self._was_deleted(topic):
+        if self._was_deleted(topic) and topic not in self._admission.confirmed:
             return Confirmation.NO
-        return Confirmation.YES if self._admission.all_confirmed else Confirmation.OPEN
+        return Confirmation.YES if _any_matches(self._admission.confirmed, topic) else Confirmation.OPEN
 
     def _was_deleted(self, topic: str) -> bool:
         had_answered = self._can_detect_deletion and topic in self._admission.had_answered
         return had_answered and all(topic != listed for _, listed in self.sensors)  # listed with another key, it is new
 
-    def _is_confirmed(self, field: str, topic: str) -> bool:
-        confirms = self._admission.all_confirmed or _any_matches(self._admission.confirmed, topic)
-        return confirms and field in self._admission.keys
+    def _decision(self, key: SensorKey, listed: Confirmation) -> Confirmation:
+        """Return the decision about a listed sensor: the options confirm a candidate with a key of this run."""
+        field, topic = key
+        is_candidate = listed is Confirmation.OPEN and field in self._admission.keys
+        return Confirmation.YES if is_candidate and _any_matches(self._admission.confirmed, topic) else listed
 
     def _has_room(self) -> bool:
         if len(self.sensors) < self._admission.most:

@@ -55,7 +55,6 @@ from hush_common.topics import matches
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
-_ALL = "all"
 _SUMMARY_S = 10.0
 _SILENCE_S = 60.0
 _MOST_SENSORS = 1000
@@ -107,7 +106,7 @@ def gateway(
         list[str] | None,
         typer.Option(
             metavar="TOPIC",
-            help="A sensor that takes part, or 'all' that have the key; repeatable. It is stored: give it once.",
+            help="A sensor that takes part, a filter, or 'all' with the key; repeatable. It is stored: give it once.",
         ),
     ] = None,
     exclude: Annotated[
@@ -221,7 +220,7 @@ def gateway(
         max_age,
         "skip" if absent == "skip" else "answer",
         most_sensors,
-        take_part or [],
+        ["#" if one == "all" else one for one in take_part or []],
         exclude or [],
         time_field,
         min(forget_after, _LONGEST_S),
@@ -317,8 +316,7 @@ class _Rounds:
 async def _list(order: _Order, opened: Gateway) -> SensorList:
     """Read the list of sensors."""
     admission = Admission(
-        confirmed=[one for one in order.take_part if one != _ALL],
-        all_confirmed=_ALL in order.take_part,
+        confirmed=order.take_part,
         excluded=order.exclude,
         read=order.filters,
         keys={field.key for field in order.fields.values()},
@@ -340,7 +338,7 @@ def _unheard(order: _Order, asked: Mapping[SensorKey, Participation]) -> list[st
     return [
         f"--take-part {one}: no message came on it; check the topic, and that --topic matches it"
         for one in order.take_part
-        if one != _ALL and not any(matches(one, topic) for _, topic in asked)
+        if one != "#" and not any(matches(one, topic) for _, topic in asked)
     ]
 
 

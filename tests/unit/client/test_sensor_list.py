@@ -89,7 +89,7 @@ def test_a_sensor_that_was_confirmed_before_it_was_heard_waits_for_a_live_messag
     assert house.state("z/a") is Participation.TAKES_PART
 
 
-@pytest.mark.parametrize("how", [{"all_confirmed": True}, {"confirmed": ["z/a"]}, {"confirmed": ["+/a", "x"]}])
+@pytest.mark.parametrize("how", [{"confirmed": ["#"]}, {"confirmed": ["z/a"]}, {"confirmed": ["+/a", "x"]}])
 def test_an_option_confirms_new_and_old_candidates_and_is_remembered(tmp_path: Path, how: dict[str, object]) -> None:
     path = tmp_path / "sensors.txt"
     Gateway(path).live("z/a")
@@ -155,10 +155,10 @@ def test_a_key_of_its_own_takes_part_of_its_own(house: Gateway) -> None:
     assert house.state("z/a", "h,p") is Participation.WAITS
 
 
-@pytest.mark.parametrize("options", [{}, {"all_confirmed": True}, {"all_confirmed": True, "confirmed": ["#"]}])
+@pytest.mark.parametrize("options", [{}, {"confirmed": ["#"]}, {"confirmed": ["#", "z/b"]}])
 def test_a_sensor_that_a_person_removed_stays_removed(tmp_path: Path, options: dict[str, object]) -> None:
     path = tmp_path / "sensors.txt"
-    Gateway(path, all_confirmed=True).live("z/a", "z/b")
+    Gateway(path, confirmed=["#"]).live("z/a", "z/b")
     path.write_text(path.read_text().replace("yes", "no "))
     house = Gateway(path, **options)  # type: ignore[arg-type]
     house.live("z/a")
@@ -172,7 +172,7 @@ def test_a_sensor_that_a_person_removed_stays_removed(tmp_path: Path, options: d
 
 def test_a_line_that_was_deleted_between_two_runs_is_a_removal_if_the_sensor_had_answered(tmp_path: Path) -> None:
     path = tmp_path / "sensors.txt"
-    house = Gateway(path, all_confirmed=True, had_answered=("z/a",))
+    house = Gateway(path, confirmed=["#"], had_answered=("z/a",))
     house.live("z/a", "z/b")
     assert house.state("z/a") is Participation.TAKES_PART, "without a file, nothing was deleted from it"
     path.write_text("[t]\nyes 2026-06-01T12:00:00Z z/b\n")
@@ -197,7 +197,7 @@ def test_a_file_that_an_editor_is_still_writing_removes_nothing(house: Gateway) 
 
 
 def test_a_sensor_that_sends_nothing_for_a_month_stops_and_its_next_message_starts_it(tmp_path: Path) -> None:
-    house = Gateway(tmp_path / "sensors.txt", all_confirmed=True)
+    house = Gateway(tmp_path / "sensors.txt", confirmed=["#"])
     house.live("z/a")
     house.now += MONTH
     assert house.state("z/a") is Participation.TAKES_PART
@@ -213,7 +213,7 @@ def test_a_sensor_that_sends_nothing_for_a_month_stops_and_its_next_message_star
 
 
 def test_a_clock_that_was_wrong_keeps_no_sensor_alive_or_dead(tmp_path: Path) -> None:
-    house = Gateway(tmp_path / "sensors.txt", all_confirmed=True)
+    house = Gateway(tmp_path / "sensors.txt", confirmed=["#"])
     house.now = datetime(2099, 1, 1, tzinfo=UTC)
     house.live("z/a")
     house.now = NOW
@@ -250,6 +250,23 @@ def test_a_full_list_takes_no_candidate_and_blocks_no_confirmed_sensor(tmp_path:
     assert house.state("z/new") is Participation.FULL, "two are confirmed"
 
 
+@pytest.mark.parametrize("wide", ["#", "z/+"])
+def test_a_filter_confirms_no_more_sensors_than_the_list_takes(tmp_path: Path, wide: str) -> None:
+    house = Gateway(tmp_path / "sensors.txt", most=2, confirmed=[wide, "z/mine"])
+    house.live("z/evil1", "z/evil2", "z/evil3", "z/mine")
+    found = [house.state(topic) for topic in ("z/evil2", "z/evil3", "z/mine")]
+    assert found == [Participation.TAKES_PART, Participation.FULL, Participation.TAKES_PART]
+
+
+@pytest.mark.parametrize("wide", ["#", "z/+"])
+def test_a_filter_brings_back_no_sensor_whose_line_was_deleted_between_two_runs(tmp_path: Path, wide: str) -> None:
+    path = tmp_path / "sensors.txt"
+    path.write_text("")
+    house = Gateway(path, confirmed=[wide, "z/b"], had_answered=("z/a", "z/b"))
+    house.live("z/a", "z/b")
+    assert [house.state("z/a"), house.state("z/b")] == [Participation.REMOVED, Participation.TAKES_PART]
+
+
 @pytest.mark.parametrize("first", ["live", "retained"])
 def test_a_later_message_without_the_key_changes_no_reason(tmp_path: Path, first: str) -> None:
     """Else a sensor with partial messages, or anyone who can publish, would fill the log with changes."""
@@ -265,8 +282,8 @@ def test_a_later_message_without_the_key_changes_no_reason(tmp_path: Path, first
 
 def test_an_excluded_topic_takes_no_part_whatever_the_list_says(tmp_path: Path) -> None:
     path = tmp_path / "sensors.txt"
-    Gateway(path, all_confirmed=True).live("z/a", "z/bridge/x")
-    house = Gateway(path, all_confirmed=True, excluded=["z/bridge/#"])
+    Gateway(path, confirmed=["#"]).live("z/a", "z/bridge/x")
+    house = Gateway(path, confirmed=["#"], excluded=["z/bridge/#"])
     house.live("z/a", "z/bridge/x", "z/bridge/new")
     found = [house.state(topic) for topic in ("z/a", "z/bridge/x", "z/bridge/new")]
     assert found == [Participation.TAKES_PART, Participation.EXCLUDED, Participation.EXCLUDED]
@@ -275,7 +292,7 @@ def test_an_excluded_topic_takes_no_part_whatever_the_list_says(tmp_path: Path) 
 
 def test_a_sensor_whose_messages_are_not_read_any_more_takes_no_part(tmp_path: Path) -> None:
     path = tmp_path / "sensors.txt"
-    Gateway(path, all_confirmed=True).live("z/a", "y/b/c", "y/b")
+    Gateway(path, confirmed=["#"]).live("z/a", "y/b/c", "y/b")
     house = Gateway(path, read=["z/+", "y/b/#"])
     found = [house.state(topic) for topic in ("z/a", "y/b/c", "y/b")]
     assert found == [Participation.TAKES_PART] * 3
@@ -286,7 +303,7 @@ def test_a_sensor_whose_messages_are_not_read_any_more_takes_no_part(tmp_path: P
 
 @pytest.mark.parametrize("topic", ["a\nb", "x" * 300, "a\u202eb", " a", "yes\ta\r", "a/+", "#"])
 def test_a_topic_that_no_line_can_hold_takes_no_part(tmp_path: Path, topic: str) -> None:
-    house = Gateway(tmp_path / "sensors.txt", all_confirmed=True)
+    house = Gateway(tmp_path / "sensors.txt", confirmed=["#"])
     house.live(topic)
     assert house.state(topic) is Participation.UNLISTABLE
     assert not house.path.exists()
@@ -297,7 +314,7 @@ def test_any_other_topic_and_key_are_read_as_they_were_written(tmp_path: Path, t
     for field in ("", "t", "[t]", "a,b", "# x"):
         path = tmp_path / "sensors.txt"
         path.unlink(missing_ok=True)
-        house = Gateway(path, all_confirmed=True)
+        house = Gateway(path, confirmed=["#"])
         house.live(topic, field=field)
         house.start()
         assert house.list.sensors.keys() == {(field, topic)}
@@ -356,7 +373,7 @@ def test_a_sensor_takes_part_only_with_a_yes_a_live_key_and_a_living_device(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], everything: bool
 ) -> None:
     path = tmp_path_factory.mktemp("house") / "sensors.txt"
-    house = Gateway(path, all_confirmed=everything)
+    house = Gateway(path, confirmed=["#"] if everything else [])
     decided, had_key = dict.fromkeys(("z/a", "z/b"), everything), dict.fromkeys(("z/a", "z/b"), False)
     heard: dict[str, datetime] = {}
     for step, topic in steps:

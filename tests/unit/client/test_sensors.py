@@ -208,7 +208,7 @@ class House:
     def __init__(self, *fields: SensorField, time_field: str = "", path: Path | None = None) -> None:
         self.now = NOW
         admission = Admission(
-            all_confirmed=True, keys=[field.key for field in fields], most=10, forget_after=timedelta(days=30)
+            confirmed=["#"], keys=[field.key for field in fields], most=10, forget_after=timedelta(days=30)
         )
         self.sensors = SensorList(path, admission, lambda: self.now)
         self.reader = SensorReader(
