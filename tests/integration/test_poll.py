@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
+from hush_aggregator.store.reading import SqliteReader
 from hush_client.sending.mqtt import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, SubscriptionRefusedError
+from hush_simulations.poll import session
 from hush_simulations.poll.questions import make_question
 from hush_simulations.poll.scripts import digest, scripts
 from hush_simulations.poll.session import Until, run_poll
@@ -169,6 +172,17 @@ async def test_a_poll_in_turn_is_continued_at_the_question_that_is_not_closed(de
             poll.stop.set()
             ended = await poll.done
         assert [one.answers for one in ended] == expected[start]
+
+
+async def test_a_question_that_the_room_has_seen_closed_stays_so_when_the_poll_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "_UNDER_WAY_S", 3600)  # it is cancelled before
+    async with running(asking(HOURS, TEA, in_turn=True, store=tmp_path / "store")) as poll:
+        poll.forward.set()
+        await poll.until(partial(_shows, poll, TEA.id))
+    with closing(SqliteReader(tmp_path / "store")) as store:
+        assert [store.is_closed(task.digest) for task in (HOURS, TEA)] == [True, False]
 
 
 async def _shows(poll: Running, task: str) -> bool:

@@ -353,12 +353,12 @@ class _Poll:
         return ended
 
     async def _answered_all(self) -> list[Answered]:
-        """Close the questions that were asked, unless the poll may be continued; return their ends."""
+        """Close the questions that were asked; with a store, the open ones stay open. Return the ends of all."""
         last = self._tasks.index(self._figures.tasks[-1]) if self._settings.questions.in_turn else len(self._tasks)
         asked = self._tasks[: last + 1]
         with suppress(StoreError):  # without room on the disk, the last release is shown
-            if self._settings.store is None:
-                await self._close(asked)
+            open_ones = () if self._settings.store is None else self._figures.tasks
+            await self._close([task for task in asked if task not in open_ones])
             await asyncio.to_thread(self._store.release, [task.digest for task in asked], int(utc_now().timestamp()))
         return [await self._answered(task) for task in asked]
 
