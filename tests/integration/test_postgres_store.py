@@ -22,7 +22,7 @@ from hush_aggregator.doctor.store import check_store
 from hush_aggregator.store import Accepted, BrokerMemory, Limits, postgres
 from hush_aggregator.store.postgres import PostgresStore
 from hush_aggregator.store.postgres_url import PostgresUrl
-from hush_common.errors import StoreError
+from hush_common.errors import StoreError, StoreUnavailableError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
@@ -130,7 +130,7 @@ def test_a_worker_that_stops_within_a_transaction_holds_up_the_others_for_some_s
     with store_of(postgres) as stopped, store_of(postgres, "2") as other, postgres.edit() as command:
         stopped.add_task(HEIGHTS)
         stopped.add_task(TASKS[1])
-        ends = pytest.raises(StoreError, match="idle-in-transaction")
+        ends = pytest.raises(StoreUnavailableError, match="idle-in-transaction")
         with ends, stopped._transaction() as run:
             run.execute("LOCK TABLE closed IN SHARE MODE")
             closing = threading.Thread(target=command.close_task, args=("task-0",), daemon=True)
