@@ -42,12 +42,15 @@ class StoreThread:
             StoreError: the store failed, or remained unavailable.
         """
         loop = asyncio.get_running_loop()
+        failed_at: float | None = None
         while True:
             try:
                 result = await loop.run_in_executor(self._executor, function, *args)
             except StoreUnavailableError as error:
-                self._note_outage(error, loop.time())
-                if self._lost_at is None or loop.time() - self._lost_at >= PATIENCE_S:
+                now = loop.time()
+                self._note_outage(error, now)
+                failed_at = now if failed_at is None else failed_at
+                if self._lost_at is None or now - min(self._lost_at, failed_at) >= PATIENCE_S:
                     raise
             except UnknownCommitError:
                 if self._is_patient:

@@ -46,6 +46,24 @@ async def test_no_call_waits_for_a_server_that_was_waited_for_in_a_commit(caplog
     assert "trying again" not in caplog.text
 
 
+async def test_a_call_that_alone_fails_ends_although_the_others_succeed() -> None:
+    thread = StoreThread()
+
+    async def succeed() -> None:
+        while True:
+            await thread.call(int)
+            await asyncio.sleep(0.1)
+
+    others = [asyncio.create_task(thread.run()), asyncio.create_task(succeed())]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
+        with pytest.raises(StoreUnavailableError, match="idle"):
+            await thread.call(failing(StoreUnavailableError("idle in a transaction")))
+    for one in others:
+        one.cancel()
+    await asyncio.wait(others)
+
+
 async def test_a_call_after_another_failure_waits(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     waited, raised = await calls(StoreError("no space left"))
