@@ -24,6 +24,7 @@ static record place[RECORDS];
 static long left;   /* writes until the cut; below 0: none */
 static bool is_made, is_off;
 static long writes; /* in all */
+static size_t limit; /* bytes of all records; 0: none */
 
 static record *find(const char *name)
 {
@@ -49,12 +50,22 @@ static bool may_write(void)
     return true;
 }
 
+/* Whether a record of so many bytes fits in the place of an old one; the old one always does. */
+static bool fits(size_t old, size_t size)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < RECORDS; i++) {
+        all += place[i].size;
+    }
+    return !limit || size <= old || all - old + size <= limit;
+}
+
 static hush_status load(void *context, const char *name, uint8_t *out, size_t capacity, size_t *size)
 {
     (void)context;
     const record *found = find(name);
     if (is_off || !found) {
-        return is_off ? HUSH_STORAGE : HUSH_NONE;
+        return is_off ? HUSH_STORAGE : !out && !fits(0, capacity) ? HUSH_SPACE : HUSH_NONE;
     }
     if (found->size > capacity) {
         return HUSH_SPACE;
@@ -68,6 +79,9 @@ static hush_status store(void *context, const char *name, const uint8_t *bytes, 
 {
     (void)context;
     record *found = find(name);
+    if (!is_off && !fits(found ? found->size : 0, size)) {
+        return HUSH_SPACE;
+    }
     if (may_write()) {
         found = found ? found : find("");
         if (!found || size > sizeof found->bytes) {
@@ -287,14 +301,18 @@ typedef struct {
     const char *name, *task, *cost;
     uint32_t divisor;
     bool is_sticky;
+    size_t limit; /* of the storage, which has no room for all kept reports */
 } scenario;
 
 #define ROUNDS_OF(id) "\"id\":\"" id "\",\"opens\":\"2026-01-01T00:00:00Z\",\"purpose\":\"p\",\"round_every\":\"1h\""
 #define NUMBER "{\"domain\":{\"kind\":\"number\",\"lower\":0,\"outside\":\"clamp\",\"upper\":1},"
 
 static const scenario SCENARIOS[] = {
-    {"fresh", "\"epsilon\":\"2\",\"mechanism\":\"laplace\",", "2", 76, false},
-    {"sticky", "\"epsilon\":\"2\",\"levels\":3,\"mechanism\":\"multilevel\",\"repeat\":\"sticky\",", "2", 1, true},
+    {"fresh", "\"epsilon\":\"2\",\"mechanism\":\"laplace\",", "2", 76, false, 0},
+    {"full", "\"epsilon\":\"2\",\"mechanism\":\"laplace\",", "2", 76, false, 3000},
+    {"sticky", "\"epsilon\":\"2\",\"levels\":3,\"mechanism\":\"multilevel\",\"repeat\":\"sticky\",", "2", 1, true, 0},
+    {"full_sticky",
+     "\"epsilon\":\"2\",\"levels\":3,\"mechanism\":\"multilevel\",\"repeat\":\"sticky\",", "2", 1, true, 3000},
 };
 
 /* Lives some days with a cut after `cut` writes, or none; returns the writes until then. */
@@ -310,6 +328,7 @@ static long live(const scenario *one, long cut, bool made, int hours)
     payloads[0] = first;
     payloads[1] = second;
     tasks = TASKS;
+    limit = one->limit;
     if (!start()) {
         return 0;
     }

@@ -52,8 +52,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "hours", "stride"),
-    [("fresh", 12, 1), ("sticky", 12, 1), ("fresh", 76, 97)],
-    ids=["rounds", "a sticky task", "more rounds than an account knows"],
+    [("fresh", 12, 1), ("sticky", 12, 1), ("full", 12, 1), ("full_sticky", 12, 1), ("fresh", 76, 97)],
+    ids=["rounds", "a sticky task", "a full storage", "a sticky task, full", "more rounds than an account knows"],
 )
 def test_after_a_cut_at_every_write_each_round_is_charged_once_and_has_the_same_bytes(
     quick: Path, scenario: str, hours: int, stride: int
@@ -93,6 +93,11 @@ SLIPS = {
         "    if (status != HUSH_NONE) {\n        return status == HUSH_OK ? HUSH_ANSWERED : status;\n    }\n",
         "",
     ),
+    "kept reports do not give way": ("!has_room(device, size + SLACK)", "false && !has_room(device, size + SLACK)"),
+    "a report that gives way is not charged": (
+        "return status == HUSH_OK ? fold(device, &one, true) : status;",
+        "return status == HUSH_OK ? device->storage->remove(device->storage->context, one.name) : status;",
+    ),
     "an acknowledged report is not kept": (
         "hush_kept_until(seconds_of(now), one.closes, device->policy.keep, NULL)",
         "hush_kept_until(seconds_of(now), one.closes, 0, NULL)",
@@ -111,7 +116,7 @@ def test_a_slip_in_the_device_is_found(slip: tuple[str, str], tmp_path: Path) ->
         changed = changed.replace("status == HUSH_OK ? HUSH_ANSWERED : HUSH_STORAGE;", "HUSH_OK;")
     (tmp_path / "hush_device.c").write_text(changed, encoding="utf-8")
     program = compiled_device(tmp_path, CRASH, device=tmp_path / "hush_device.c", sanitized=False)
-    runs = (("fresh", "12", "3"), ("sticky", "12", "3"), ("fresh", "76", "400"))
+    runs = (("fresh", "12", "3"), ("full", "12", "3"), ("sticky", "12", "3"), ("fresh", "76", "400"))
     assert any(lived(program, *words).startswith("wrong") for words in runs)
 
 

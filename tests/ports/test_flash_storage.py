@@ -1,9 +1,13 @@
 """The storage in pages of flash, on a simulated flash that loses power at every byte; see flash_cuts.c."""
 
+import json
 import subprocess
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from zlib import decompress
 
 import pytest
 from port_programs import C_PORT, compiled
@@ -96,6 +100,41 @@ def test_a_day_without_a_network_fits_into_four_pages_and_more_pages_have_more_r
     assert all(more >= less + 10 for less, more in pairwise(room)), room
     answered, sent, _, _ = full(4, 4, 100, 60)
     assert 24 + 40 <= answered == sent < 100, "it answers again once there is a network"
+
+
+ANSWERED = "13"
+"""HUSH_ANSWERED"""
+EARLIER = Path(__file__).parent / "earlier_flash.json"
+"""Flashes that earlier_flash.c made with an earlier version of the port, whose log was in one page."""
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    options = [*SHARED, str(C_PORT / "hush_device.c")]
+    main = EARLIER.with_suffix(".c")
+    return compiled(tmp_path_factory.mktemp("earlier"), main=main, library=SOURCE, options=options)
+
+
+@pytest.mark.parametrize("scenario", ["fresh", "sticky", "kept", "recalled"])
+def test_a_state_of_an_earlier_version_is_read_as_it_is(earlier: Path, scenario: str) -> None:
+    cells = decompress(b64decode(json.loads(EARLIER.read_text(encoding="utf-8"))[scenario]))
+    run = subprocess.run([str(earlier), "read"], input=cells, capture_output=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr[:2000]
+    lines = [line.split() for line in run.stdout.decode().splitlines()]
+    own = "sticky" if scenario == "sticky" else "plain"
+    column = 3 if own == "sticky" else 2
+    assert [line[column] for line in lines if line[0] == "round"] == [ANSWERED] * 8 + ["0"]
+    spent = [line[1] for line in lines if line[0] == "spent"]
+    assert spent == ["2/1" if own == "sticky" else "4/25", "109/50", "109/50"], "a round is 1/50, a memory 2"
+    sent = [line[1] for line in lines if f"/{own}/" in line[0]]
+    new = [frame for frame in sent if bytes.fromhex(frame) not in cells]
+    earlier_frames = Counter(frame for frame in sent if frame not in new)
+    assert len(set(new)) == 1, "every other report is the stored one"
+    if scenario == "recalled":
+        assert 0 < len(earlier_frames) < 8, "the recall goes on where it was"
+    else:
+        times = {"fresh": [2] * 8, "kept": [1] * 8, "sticky": []}[scenario]  # fresh: also recalled, of "plain" alone
+        assert list(earlier_frames.values()) == times
 
 
 MARK = "put_mark(medium, flash->page, r->next - medium->unit)"
