@@ -139,6 +139,16 @@ async def test_questions_in_turn_follow_each_other(devices: Path) -> None:
     assert [(one.result.task.id, one.answers) for one in ended] == [(HOURS.id, 1), (TEA.id, 2)]
 
 
+async def test_a_poll_in_turn_that_is_stopped_asks_no_further_question(devices: Path, tmp_path: Path) -> None:
+    for expected in (1, 2):
+        async with running(asking(HOURS, TEA, in_turn=True, store=tmp_path / "store")) as poll:
+            assert await poll.answer(devices, 7) == "sent"
+            await poll.counts(expected)
+            poll.stop.set()
+            ended = await poll.done
+        assert [(one.result.task.id, one.answers) for one in ended] == [(HOURS.id, expected)]
+
+
 async def test_a_store_is_continued_under_the_same_task(devices: Path, tmp_path: Path) -> None:
     for expected in (1, 2):
         again = make_question(HOURS.title, json.loads(HOURS.payload)["domain"], "2")

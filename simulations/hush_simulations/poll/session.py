@@ -319,7 +319,8 @@ class _Poll:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await stop.wait()
-        return self._settings.questions.in_turn and self._figures.tasks[-1] is not self._tasks[-1]
+        is_last = not self._settings.questions.in_turn or self._figures.tasks[-1] is self._tasks[-1]
+        return not (is_last or stop.is_set())
 
     async def _ask_next(self) -> None:
         """Withdraw the question that is open, ask the next one, and close the first once no report is under way."""
