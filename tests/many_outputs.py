@@ -39,7 +39,7 @@ def _open(kind: str, file: Path) -> None:
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="backslashreplace", line_buffering=True)
     if kind == "closed":
         os.close(1)
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return
     if kind == "ended":
         reader, writer = os.pipe()

@@ -91,7 +91,7 @@ class ByPaho(Incoming):
         handle = paho._handle_publish
         super().__init__(paho, *arguments, messages=messages, **keywords)
         paho._handle_publish = handle
-        paho.on_message = lambda _client, _data, came: messages([Message(came.topic.encode(), b"", came.payload)])
+        paho.on_message = lambda _client, _data, came: messages([Message(came.topic.encode(), b"", came.payload, 0)])
 
 
 @pytest.mark.parametrize("limited", [True, False])
