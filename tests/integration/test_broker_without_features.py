@@ -100,25 +100,37 @@ Refuses = Callable[[int, bool], bool]
 async def in_front_of(broker: Mosquitto, refuses: Refuses) -> AsyncIterator[BrokerUrl]:
     """A broker that hangs up on a CONNECT with some version (3, 4 or 5), and with or without a last will."""
 
+    serving: set[asyncio.Task[None]] = set()
+
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
+        try:
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
-        writer.close()
+        finally:
+            writer.close()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await reader.read(65536)
         at = first.find(b"MQTT") + 4
-        if not first or refuses(first[at], bool(first[at + 1] & 4)):
-            writer.close()
-            return
-        back, there = await asyncio.open_connection("127.0.0.1", broker.port)
-        there.write(first)
-        await asyncio.gather(pipe(reader, there), pipe(back, writer))
+        if first and not refuses(first[at], bool(first[at + 1] & 4)):
+            back, there = await asyncio.open_connection("127.0.0.1", broker.port)
+            there.write(first)
+            await asyncio.gather(pipe(reader, there), pipe(back, writer))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(passed_on(reader, writer))
+        serving.add(task)
+        await asyncio.wait({task})
+        writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1") as server:
         yield BrokerUrl.parse(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await asyncio.sleep(0)  # each connection is closed
 
 
 async def trouble(broker: Mosquitto, refuses: Refuses) -> BrokerError | None:
