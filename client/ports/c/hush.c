@@ -3530,10 +3530,10 @@ int64_t hush_kept_until(int64_t acknowledged, int64_t closes, int64_t keep, cons
 static const char MESSAGES[] =
     "done\0"
     "an argument is missing or outside its range; see hush.h\0"
-    "the storage is full, or a buffer too small\0"
+    "the storage or a buffer is too small\0"
     "the source of randomness failed; nothing was answered\0"
     "the task is not JSON of printable UTF-8; fetch it again from its topic\0"
-    "a field of the task is missing, unknown or illegal; hush task check names it\0"
+    "the task has a field that is missing, unknown or illegal; hush task check names it\0"
     "epsilon is not exact, not from 0.000001 to 50, or above the limit of this device\0"
     "the task has not opened yet\0"
     "the task is closed\0"
