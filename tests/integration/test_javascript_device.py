@@ -158,6 +158,7 @@ def test_a_device_in_node_answers_over_tls_and_only_to_a_broker_whose_certificat
             ["mqtt://h", "--device", "d", "--state", "s", "--lifetime", "x"],
             "argument: lifetime is not exact decimal text",
         ),
+        (["mqtt://h", "--device", "d", "--state", "s"], "--value-file is missing"),
         (["mqtt://h", "--device", "d", "--state", "s", "--spread", "x"], "--spread is not a number of seconds"),
         (["mqtt://h", "--device", "d", "--state", "s", "--password-file", "x"], "--password-file needs a user"),
         (

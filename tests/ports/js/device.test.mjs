@@ -554,6 +554,44 @@ test("a device whose storage fails at its end is closed all the same", async () 
   assert.ok(storage.isClosed);
 });
 
+test("a device that is closed twice is closed when either says so", async () => {
+  const broker = brokerWith(HEIGHTS), storage = memory(), device = await deviceAt(broker, { storage });
+  void device.close();
+  await device.close();
+  assert.ok(storage.isClosed);
+});
+
+test("a device that is closed answers nothing, although it knows the task", async () => {
+  const broker = brokerWith(HEIGHTS), storage = memory(), device = await deviceAt(broker, { storage });
+  await device.task("heights");
+  await device.close();
+  for (const call of [() => device.answer("heights", 172), () => device.admit("heights"), () => device.task("heights")]) {
+    await assert.rejects(call(), { status: "network", message: /closed/ });
+  }
+  assert.deepEqual([storage.writes, broker.received], [[], []]);
+});
+
+test("whenever a device is closed, its report is charged and sent once, after the next start, or neither", async () => {
+  for (let step = 0; step < 12; step++) {
+    const broker = brokerWith(HEIGHTS), storage = memory(), { update } = storage;
+    let device = null, steps = 0, closing = null;
+    storage.update = (change) => {
+      if (device && steps++ === step) closing = device.close();
+      return update(change);
+    };
+    device = await deviceAt(broker, { storage });
+    const running = device.answerEachRound("heights", () => 172, { sourceTimeout: 0 });
+    await until(() => closing || (steps > 0 && broker.received.length && !device.waiting));
+    await (closing ?? device.close());
+    await running;
+    const again = await deviceAt(broker, { storage: memory(storage.records) });
+    assert.ok(await again.flush());
+    const spent = (await again.ledger()).total, frames = new Set(broker.frames());
+    await again.close();
+    assert.equal(frames.size, Number(spent), `closed at step ${step}`);
+  }
+});
+
 // ---- errors
 
 test("an error names its cause: no connection, or no task", async () => {

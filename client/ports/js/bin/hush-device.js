@@ -113,6 +113,7 @@ try {
     keep: options.keep === undefined ? undefined : seconds("keep"), tls: options.ca && { ca: readFileSync(options.ca) },
     onChange: changed,
   });
+  if (options.value === undefined && !options["value-file"]) fail("--value-file is missing; name the file with the value, or give --value -");
   await device.open();
 } catch (error) {
   fail(error.message);

@@ -23,7 +23,7 @@ export class Device {
   #connection = null; #tasks = new Map(); #wanted = new Set(); #forbidden = new Set(); #listeners = new Set();
   #inFlight = new Set(); #acknowledged = new Map(); #resent = new Map(); #recalls = new Map(); #kept = new Set();
   #parsed = new Map(); #unacknowledged = new Set(); #asked = new Set(); #unconnected = null; #unstored = null;
-  #version = 0; #closed = false; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
+  #version = 0; #closed = false; #closing = null; #sleepers = new Set(); #running = null; #pumping = false; #pumpAgain = false; #timer = null; #flushTimer = null;
 
   constructor({ url, storage, device, username, password, socketTo = webSocketTo, maxEpsilon = "4", lifetime = "4", total = null,
     sticky = false, spread = 1, keep = KEEP_SECONDS, recallEvery = RECALL_EVERY, random = systemRandom, clock = Date.now, onChange = () => {} }) {
@@ -55,8 +55,11 @@ export class Device {
     return this;
   }
 
-  async close() {
-    if (this.#closed) return;
+  close() {
+    return (this.#closing ??= this.#end());
+  }
+
+  async #end() {
     this.#closed = true;
     globalThis.removeEventListener?.("online", this.#retry);
     this.#connection?.close("this device is closed");
@@ -219,7 +222,7 @@ export class Device {
     const end = Date.now() + 1000 * timeout;
     for (;;) {
       const known = this.#tasks.get(id), topic = TASKS + id;
-      if (known && (known.isDelivered || !this.connected)) {
+      if (known && !this.#closed && (known.isDelivered || !this.connected)) {
         if (known.error) throw known.error;
         if (known.task) return known.task;
       }
