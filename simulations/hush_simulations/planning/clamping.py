@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hush_common.domain import Domain, DomainPart
+
+_HALVINGS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +40,10 @@ def clampings(domain: Domain, values: Sequence[object]) -> tuple[Clamping, ...]:
         numbers = np.array([row[place] for row in rows if row[place] is not None], dtype=np.float64)
         inside = np.clip(numbers, part.lower, part.upper)
         if share := float((numbers != inside).mean()) if len(numbers) else 0.0:
-            found.append(Clamping(part, share, float(numbers.mean()), float(inside.mean())))
+            found.append(Clamping(part, share, _mean(numbers), _mean(inside)))
     return tuple(found)
+
+
+def _mean(numbers: NDArray[np.float64]) -> float:
+    """The mean, of numbers whose sum may overflow: a power of two changes no digit."""
+    return float(np.ldexp(np.ldexp(numbers, -_HALVINGS).mean(), _HALVINGS))

@@ -11,6 +11,7 @@ import pytest
 import hush
 from hush.cli import main
 from hush_common.domain import NumberDomain
+from hush_simulations.planning.clamping import clampings
 from hush_simulations.planning.plan import offered, own_values, people_for
 
 HOURS = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 19.0, 25.0]
@@ -51,6 +52,13 @@ def test_the_first_sentence_has_the_share_and_the_error(command: Run, asked: tup
     assert "30 %" in first
     assert "2 to 10 h" in first
     assert f"{abs(ERROR):.3g} h too low" in " ".join(first.split())
+
+
+@pytest.mark.parametrize("large", [1e307, -1.7e308])
+def test_the_error_is_a_number_where_the_sum_of_the_values_is_none(large: float) -> None:
+    (found,) = clampings(NumberDomain(0.0, 10.0), [large] * 30 + [5.0] * 10)
+    assert found.error == pytest.approx(-0.75 * large)
+    assert found.mean == pytest.approx(0.75 * large)
 
 
 @pytest.mark.parametrize("asked", COMMANDS)
