@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from planned import POPULATIONS, fewest_kept, half_widths, kept, levels, longer
 
-from hush_aggregator.estimate.finite_channel import KEPT
+from hush_aggregator.estimate.finite_channel import KEPT, Values
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import Task
@@ -208,6 +208,14 @@ def test_the_error_of_a_trusted_collector_is_the_quantile_of_noise_and_sampling_
     squares = (scale * np.log(1 - confidence)) ** 2 + (deviation * normal_quantile(confidence)) ** 2
     if epsilon == "0.05":
         assert beyond(float(np.sqrt(squares))) != pytest.approx(1 - confidence, rel=2e-2)
+
+
+@pytest.mark.parametrize("width", [1e-12, 1e-60, 1e-150])
+def test_the_error_of_a_trusted_collector_is_that_of_the_noise_where_values_hardly_vary(width: float) -> None:
+    values = Values(np.array([0.0, width]), np.array([0.5, 0.5]))
+    line = central(NumberDomain(0.0, 1.0), (values,))(Fraction(1))
+    assert line is not None
+    assert error_of(line, "population", 400, 0.95) == pytest.approx(-np.log(0.05) / 400, rel=1e-9)
 
 
 @pytest.mark.soak

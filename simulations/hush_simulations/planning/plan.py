@@ -317,6 +317,7 @@ _DECADE = 9000  # numbers of four digits
 _HALVINGS = 60
 _RATIO, _SHORTER = Fraction(33, 32), Fraction(3, 4)
 _FAR = 30.0  # deviations
+_NEGLIGIBLE = 1e-9  # a deviation, next to a scale: it changes a tail by about its square
 _NEXT, _PARTS, _BANDS = 24, 32, 6
 
 
@@ -362,7 +363,7 @@ def _laplace_and_normal(scale: float, deviation: float, confidence: float) -> fl
 
 def _beyond(t: float, scale: float, deviation: float) -> float:
     """P(|L + N| > t): of the normal part alone, and e^(r²/2)·(e^(-t/b)·Φ(t/s - r) - e^(t/b)·Φ(-t/s - r)), r = s/b."""
-    if not deviation:
+    if deviation < _NEGLIGIBLE * scale:
         return exp(-t / scale)
     at, ratio = t / deviation, deviation / scale
     alone = erfc(at / sqrt(2))
