@@ -3,7 +3,11 @@
 import json
 import os
 import re
+import select
+import socket
 import subprocess
+import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -246,3 +250,24 @@ def test_the_node_program_of_the_document_runs(mosquitto: Mosquitto, tmp_path: P
         [need("node"), "run.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
     )
     assert re.fullmatch(r"sent -?[0-9.]+ cm\n", run.stdout)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no pipe that does not block")
+def test_a_value_that_comes_slowly_from_a_pipe_that_does_not_block_is_read_whole(
+    mosquitto: Mosquitto, tmp_path: Path
+) -> None:
+    publish(mosquitto, {**TASK, "epsilon": "50"})
+    command = [need("node"), str(PROGRAM), mosquitto.url, "--device", "d1", "--state", str(tmp_path / "state")]
+    command += ["--task", "heights", "--once", "--spread", "0", "--max-epsilon", "50", "--lifetime", "50"]
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    with ours, subprocess.Popen([*command, "--value", "-"], stdin=theirs.fileno(), stdout=subprocess.PIPE) as process:
+        ours.sendall(b"21")  # cm: alone it counts as 120
+        while select.select([theirs], [], [], 0)[0]:
+            time.sleep(0.01)  # until it is read
+        theirs.close()
+        ours.sendall(b"9\n")
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    (number,) = json.loads(output)["body"]
+    assert 120 + 100 * number / 2**20 > 150, "noise of 69 cm is 34 times its scale"

@@ -53,10 +53,14 @@ function fail(message) {
 /** The first line of standard input; empty at its end. */
 function readLine() {
   const bytes = [], byte = Buffer.alloc(1);
-  try {
-    while (bytes.length < 1 << 20 && readSync(0, byte) && byte[0] !== 10) bytes.push(byte[0]);
-  } catch {
-    // no standard input: no value
+  while (bytes.length < 1 << 20) {
+    try {
+      if (!readSync(0, byte) || byte[0] === 10) break;
+      bytes.push(byte[0]);
+    } catch (error) {
+      if (error.code !== "EAGAIN") break; // no standard input: no value
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50); // what writes is slow, and the pipe does not block
+    }
   }
   return Buffer.from(bytes).toString().trim();
 }
