@@ -112,7 +112,8 @@ hush_status hush_device_open(hush_device *device, const hush_storage *storage, c
 /* Whether the open round of a task is answered now. HUSH_OK admits it: no other task is answered under its id from then
  * on. Otherwise HUSH_NOT_OPEN, HUSH_CLOSED, HUSH_ANSWERED, HUSH_CHANGED, HUSH_EPSILON, HUSH_SPENT, HUSH_STICKY,
  * HUSH_FULL, HUSH_SPACE or HUSH_STORAGE; nothing is drawn or spent. Where the storage is full, kept reports give way, the
- * oldest first; HUSH_SPACE: there are none. The largest offer that the limits allow is taken (in `task`). */
+ * oldest first; HUSH_SPACE: there are none, and the task may be admitted all the same. The largest offer that the limits
+ * allow is taken (in `task`). */
 hush_status hush_device_decide(hush_device *device, hush_task *task, int64_t now, hush_decision *decision);
 
 /* Answers, whatever the value is; see hush_draw. HUSH_OK: charged and stored, and sent by hush_device_send. Otherwise

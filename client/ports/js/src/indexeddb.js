@@ -4,7 +4,7 @@ import { HushError } from "./numbers.js";
 
 const STORE = "records";
 const failed = (error) => new HushError("storage",
-  `this browser does not let the page store anything (${error?.name ?? "blocked"}); allow it to store data, or leave the private window`);
+  `this browser does not let the page store anything (${error?.name ?? "blocked"}); free space, allow it to store data, or leave the private window`);
 
 /**
  * Open the storage. Rejects with a HushError "storage" where the browser blocks it: then ask nothing.
