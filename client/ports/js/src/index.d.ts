@@ -192,7 +192,7 @@ export declare class Device {
   /**
    * The task published under an id, as the broker has sent it over this connection; without a connection, as it was when
    * this device admitted it. Rejects with a HushError: "malformed", "task", "epsilon", "forbidden", "no_task", or "network"
-   * if there is no connection.
+   * if there is no connection, or the device is closed.
    */
   task(id: string, options?: { timeout?: number }): Promise<Task>;
   /** What an answer would be, before any value is asked for; an admitted task is pinned. A receipt, as of `answer`. */
