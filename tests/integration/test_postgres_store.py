@@ -300,6 +300,15 @@ def test_after_a_restore_or_a_fail_over_the_store_says_so_and_its_version_rises(
         assert not store.restored
 
 
+def test_a_store_opens_although_the_server_has_not_noticed_the_end_of_the_last_connection(
+    postgres: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store_of(postgres)
+    pause = "hush_aggregator.store.postgres.time.sleep"
+    monkeypatch.setattr(pause, lambda _: first.close())  # the server notices the end in the first pause
+    store_of(postgres).close()
+
+
 def test_no_password_is_printed(postgres_server: Postgres) -> None:
     port = postgres_server.port
     wrong = [

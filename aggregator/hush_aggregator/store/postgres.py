@@ -88,6 +88,7 @@ _DELETED = 100_000  # reports deleted in a transaction
 _FURTHER = 1 << 32  # more transactions than the store had since its backup: its version goes on rising
 _COMMANDS = ""  # the worker that stands for commands
 _ANSWER_S, _PAUSE_S = 7.0, 0.25  # how long, and how often, the server is asked for the result of a commit
+_LOCK_S = 1.0  # how long the lock of a worker is waited for that has just ended
 _IDLE_S = 3  # less than a lease lasts, for which its holder may wait for others
 _MADE = 0x68757368  # advisory lock: who makes the tables
 _NEW_IDENTITY = partial(secrets.token_hex, 16)
@@ -687,15 +688,22 @@ class PostgresStore(PostgresEditor):
         _make(self._url, run)
         _check(self._url, run, self._schema_version)
         _add_steps(run)
-        lock = f"hush {self._url.schema} {self._worker}"
-        row = run.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
-        if row is None or not row[0]:
-            raise StoreUnavailableError(  # after a lost connection, until the server has noticed that one is gone
-                f"{self._url}: another aggregator uses this store as worker {self._worker!r}; stop it, or give this "
-                "one another --worker"
-            )
+        until = time.monotonic() + _LOCK_S
+        while not self._is_alone(run):
+            if time.monotonic() >= until:
+                raise StoreUnavailableError(
+                    f"{self._url}: another aggregator uses this store as worker {self._worker!r}; stop it, or give "
+                    "this one another --worker"
+                )
+            time.sleep(_PAUSE_S)
         values = (self._worker, _NEW_IDENTITY())
         run.execute("INSERT INTO worker (name, session) VALUES (%s, %s) ON CONFLICT DO NOTHING", values)
+
+    def _is_alone(self, run: _Run) -> bool:
+        """Take the lock of this worker if it is free; the server frees it when it notices the end of a connection."""
+        lock = f"hush {self._url.schema} {self._worker}"
+        row = run.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (lock,)).fetchone()
+        return row == (True,)
 
     def _count_known(self, run: _Run, series: Mapping[Round, "_Series"], late: Sequence[Accepted]) -> list[int]:
         """Return how many of each of these are counted already: after the end of a round the others are refused."""
