@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from commands import EXIT_CODES
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test makes all the runs
+
 HUSH = Path(sys.executable).with_name("hush")
 DONE = {
     *("report", "sync", "export", "store backup", "store restore", "store compact", "store copy", "scenario new"),
