@@ -55,7 +55,7 @@ def run(
     seconds: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0, max=86_400, help="Time of the devices for these reports together."),
-    ] = 180.0,
+    ] = 300.0,
     batch: Annotated[
         int, typer.Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
     ] = 1,

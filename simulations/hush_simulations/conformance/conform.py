@@ -36,7 +36,7 @@ class Order:
     require: Collection[str] = ()  # optional parts that the device must have
     laws: Collection[str] = ()  # that the check of the noise samples; all of them if there are none
     samples: int | None = None
-    seconds: float = 180.0
+    seconds: float = 300.0
 
 
 _OPTIONAL_CHECKS = [check.name for check in (*rounds.CHECKS, *choices.CHECKS, *recalls.CHECKS)]

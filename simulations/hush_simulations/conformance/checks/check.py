@@ -17,7 +17,7 @@ class Knowledge:
 
     setup: Setup
     samples: int | None = None  # reports of each value for the law of the noise; None: as many as each law needs
-    seconds: float = 180.0  # for the samples of all laws together, that devices can use
+    seconds: float = 300.0  # for the samples of all laws together, that devices can use
     laws: Collection[str] = ()  # that are sampled; all of them if there are none
     answers: float = 1.0  # seconds from the start of the program to its first report
     lasts: float | None = None  # seconds of a whole run of a program that ends by itself
