@@ -536,7 +536,9 @@ def _normal(sizes: Sizes, t: Callable[[], float], answered: float, suffix: str =
     def score(sample: Sample) -> _Ends:
         if not ends:
             ends.append(score_of(channel, n, t(), sampling=1 - answered))
-        longer = 1 + (1 - answered) * skewness_loss(t(), sample.squared_skewness / n)
+        longer = 1.0
+        if answered < 1:  # the noise alone has no such term
+            longer += (1 - answered) * skewness_loss(t(), sample.squared_skewness / n)
         low, high = ends[0](float(sample.center), sample.without(answered, _DOUBT) * longer**2)
         more = _on_lattice(sample, (high - low) / 2, t(), answered)
         return low - more, high + more

@@ -105,7 +105,7 @@ class SlowLoop(VirtualLoop):
         def work() -> None:
             try:
                 result = func(*args)
-            except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
+            except Exception as error:  # noqa: BLE001 - it is raised where the future is awaited
                 self.call_later(self.takes, self._settle, future, None, error)
             else:
                 self.call_later(self.takes, self._settle, future, result, None)
