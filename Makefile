@@ -15,7 +15,7 @@ endif
 endif
 endif
 
-.PHONY: demo test test-all started quick short coverage lint format docs slides bench locked clean
+.PHONY: demo quick test test-all faces started coverage lint format docs slides bench locked clean
 
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
@@ -23,30 +23,31 @@ demo: $(VENV)/demo
 # Four files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
 # In the order of the folders: files with few but long tests come early, and the short unit tests fill the end.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
+QUICK = not medium and not large and not soak
 
 # The tests start commands hundreds of times: each module is compiled once, not each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: $(VENV)/dev lint
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not outside and not long"
+# While you work: no process, no socket, less than a minute. `make test` before you hand on.
+quick: $(VENV)/dev
+	$(BIN)/pytest $(PARALLEL) -m "$(QUICK)"
 
-# `make test`, then the long tests and those that start a browser, Sphinx, pip, pyright, a notebook, an emulator or a
-# fuzzer, or plant faults in a device.
+# What a newcomer runs: needs nothing but Python, and mosquitto for the tests on a real broker.
+test: $(VENV)/dev lint
+	$(BIN)/pytest $(PARALLEL) -m "not large and not soak"
+
+# `make test`, then what needs a browser, PostgreSQL, a proxy, a compiler, an emulator, a notebook or pip, or takes long.
 test-all: test
-	$(BIN)/pytest $(PARALLEL) -m "(outside or long) and not soak"
+	$(BIN)/pytest $(PARALLEL) -m "large and not soak"
+
+# What .ci/run asks of every further Python: quick, and what people import, type, request and send.
+faces: $(VENV)/dev
+	$(BIN)/pytest $(PARALLEL) -m "(face or not medium) and not large and not soak"
 
 # As root: builds the image, runs its containers, and boots the units of systemd. Four minutes the first time.
 started: $(VENV)/dev
 	$(BIN)/python -m pip install --quiet --group started
-	$(BIN)/pytest -m soak tests/integration/test_started.py
-
-# While you work: a minute. `make test` before you hand on.
-quick: $(VENV)/dev
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow and not outside and not long" tests/unit tests/properties
-
-# What .ci/run asks of every further Python.
-short: $(VENV)/dev lint
-	$(BIN)/pytest $(PARALLEL) -m "not soak and not slow"
+	$(BIN)/pytest -m soak tests/install/test_started.py
 
 # Which lines of the product no test runs; it fails where these have become more. Everything takes longer so.
 coverage: $(VENV)/dev
@@ -56,14 +57,11 @@ coverage: $(VENV)/dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-PYLINT = $(BIN)/pylint --jobs=2 --score=no common/hush* client/hush* aggregator/hush* simulations/hush* docs/tour/hush_tour docs/attacks/hush_attacks
-
-# The two slow ones run at the same time.
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy & types=$$!; $(PYLINT); same=$$?; wait $$types && exit $$same
+	$(BIN)/mypy
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix .

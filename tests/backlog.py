@@ -15,9 +15,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from hush import Task
 from hush_common.mechanisms import Offers
 from hush_common.rng import SystemRng
-from hush_common.task import Task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 

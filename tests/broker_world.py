@@ -12,11 +12,11 @@ from typing import Any
 
 from virtual_time import VirtualLoop
 
-from hush_aggregator.aggregator import Aggregator
+from hush import Task
+from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.store import SqliteStore
 from hush_common.recall import Recall, decode_recall
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, estimate_topic, recall_topic, report_topic
 from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker

@@ -18,8 +18,7 @@ from servers import Mosquitto
 from stored import counted_ids
 
 from hush_aggregator.recalls import RecallReason
-from hush_client import Gateway
-from hush_client.sending.mqtt import MqttTransport
+from hush_client import Gateway, MqttTransport
 from hush_client.state.database import FILE_NAME
 from hush_common.broker_url import BrokerUrl
 

@@ -5,9 +5,9 @@ import os
 from functools import partial
 from pathlib import Path
 
+from hush import Task
 from hush_client import Client, Policy
 from hush_common.domain import Domain
-from hush_common.task import Task
 
 LIMIT = os.environ["HUSH_MAX_EPSILON"]
 TASKS = os.environ["HUSH_TASK"].split(",")

@@ -19,13 +19,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from hush import Task
 from hush_common.domain import Index, ParsedValue
 from hush_common.epsilon import decimal_text
 from hush_common.errors import TaskError
 from hush_common.mechanisms.sticky import Memory
 from hush_common.recall import decode_recall
 from hush_common.rng import SystemRng
-from hush_common.task import Task, decode_task, digest_of, task_of_document
+from hush_common.task import decode_task, digest_of, task_of_document
 from hush_common.topics import recall_topic, report_topic, task_of_recall_topic, task_of_task_topic, task_topic
 from hush_common.wire import Report, encode_frame, encode_json, report_digest_of
 

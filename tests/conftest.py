@@ -54,10 +54,30 @@ rng.token_bytes, secrets.randbelow = _drawn.randbytes, _randbelow
 os.register_at_fork(after_in_child=_restore)  # two processes must not draw the same
 
 
+# What a test without a size must not do: each of these waits for another process, or for the system.
+_OF_LARGER_TESTS = {"os.fork", "os.posix_spawn", "os.system", "socket.bind", "socket.connect", "subprocess.Popen"}
+_small: list[str] = []  # the small test that runs, if any
+
+
+def _watch(event: str, _arguments: object) -> None:
+    if _small and event in _OF_LARGER_TESTS:
+        raise AssertionError(f"{_small[0]} uses {event}: mark it medium or large")
+
+
+sys.addaudithook(_watch)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Start a test with draws of its own, also in its fixtures."""
     _drawn.seed(f"{_SEED} {item.nodeid}")
+    if not {"medium", "large", "soak"} & {m.name for m in item.iter_markers()}:
+        _small[:] = [item.nodeid]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    _small.clear()
 
 
 def pytest_collection_finish() -> None:

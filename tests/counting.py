@@ -13,11 +13,10 @@ import aiomqtt
 from servers import Mosquitto, need
 from stored import read_ids
 
-from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBroker
-from hush_aggregator.store import CommitOutcome, SqliteStore
+from hush import Task
+from hush_aggregator import Aggregator, MqttBroker, SqliteStore
+from hush_aggregator.store import CommitOutcome
 from hush_common.broker_url import BrokerUrl
-from hush_common.task import Task
 from hush_common.topics import ALL_REPORTS, status_topic
 from hush_common.wire import Frame, decode
 

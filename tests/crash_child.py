@@ -24,9 +24,8 @@ from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
-from hush_client import Gateway, Receipt
-from hush_client.sending.mqtt import MqttTransport
-from hush_client.sending.transport import Link, Transport
+from hush_client import Gateway, MqttTransport, Receipt, Transport
+from hush_client.sending.transport import Link
 from hush_client.state.database import FILE_NAME
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from hush import Task
 from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_common.domain import BitDomain, NumberDomain
-from hush_common.task import Task
 from hush_simulations.engines.experiment import offers_of
 
 

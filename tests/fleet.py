@@ -28,9 +28,9 @@ from page_browser import CHROMIUM, CHROMIUM_ARGUMENTS
 from port_programs import CLIENT, micropython_module
 from servers import Mosquitto, free_port, missing, need
 
+from hush import Task
 from hush_client.state.database import FILE_NAME
 from hush_common.mechanisms.mechanism import Mechanism
-from hush_common.task import Task
 from hush_common.wire import Frame, decode
 
 __all__ = ["FALSE_ALARM", "LANGUAGES", "PROGRAMS", "Fleet", "Observed", "answer_rounds", "p_value", "spent"]

@@ -16,10 +16,10 @@ from commands import Shown
 from inputs import CALLS, NUMBER, SECRET, TASKS, Call, call, tasks_at_hand
 
 import hush_aggregator.commands.serve
+from hush import HushError
 from hush_aggregator.broker.session import BrokerSession
 from hush_aggregator.estimation import ThreadEstimator
 from hush_common.broker_url import BrokerUrl
-from hush_common.errors import HushError
 from hush_common.topics import Delivery, report_topic
 
 __all__ = ["FORGED", "Garbled", "Past", "garbled", "past_of", "shown"]

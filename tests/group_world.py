@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from broker_world import Broker, World
 from virtual_time import VirtualLoop
 
-from hush_aggregator.aggregator import Aggregator, SeparateConnections
+from hush_aggregator import Aggregator, SqliteStore
+from hush_aggregator.aggregator import SeparateConnections
 from hush_aggregator.broker.session import BrokerSession
 from hush_aggregator.estimation import Estimator
-from hush_aggregator.store import BrokerMemory, SqliteStore, StoredRecall
+from hush_aggregator.store import BrokerMemory, StoredRecall
 from hush_aggregator.workers import WorkerGroup
 from hush_common.errors import StoreError
 from hush_common.topics import BROKER_DROPPED, estimate_topic, matches

@@ -11,11 +11,13 @@ import numpy as np
 from fastapi import FastAPI
 from servers import free_port
 
+from hush import Task
+from hush_aggregator import SqliteStore
 from hush_aggregator.http.app import create_app, serve_http
 from hush_aggregator.http.listen import Address, bind
 from hush_aggregator.http.service import Service, Token
-from hush_aggregator.store import UNKNOWN, Accepted, SqliteStore
-from hush_common.task import Task, make_task
+from hush_aggregator.store import UNKNOWN, Accepted
+from hush_common.task import make_task
 from hush_common.wire import Refusal
 
 __all__ = ["BEARER", "DRAFT", "HEIGHTS", "TOKEN", "WAY", "asked", "make_store", "serving", "writable"]

@@ -15,7 +15,7 @@ from commands import Shown, run
 from fake_transport import FakeTransport, make_heights
 
 import hush_client.client
-from hush_aggregator.store import SqliteStore
+from hush_aggregator import SqliteStore
 from hush_client.state.database import FILE_NAME, _create
 from hush_common.task import decode_task
 from hush_common.topics import task_topic

@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from hush_aggregator.estimate import Estimate, PartEstimate
-from hush_aggregator.result import Result
-from hush_common.task import Task
+from hush import Task
+from hush_aggregator import Estimate, PartEstimate, Result
 from hush_common.wire import Refusal
 
 __all__ = ["changed", "result_of", "single"]

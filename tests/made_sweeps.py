@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hush_simulations.sweeps.result import Parameter, SweepResult, SweepRow
+from hush import SweepResult, SweepRow
+from hush_simulations.sweeps.result import Parameter
 
 __all__ = ["GRID", "row", "swept"]
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from page_tasks import count
 
-from hush_aggregator import estimation
-from hush_aggregator.estimate import Estimate
+from hush import Task
+from hush_aggregator import Estimate, SqliteStore, estimation
 from hush_aggregator.estimate import estimate as real_estimate
-from hush_aggregator.store import SqliteStore
 from hush_aggregator.tally import Tally
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.wire import Refusal
 
 __all__ = ["ALL", "fail_the_failed", "fill"]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from hush import Task
+from hush_aggregator import Result, SqliteStore
 from hush_aggregator.estimate import estimate
-from hush_aggregator.result import Result
 from hush_aggregator.steps import step_of
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator.store import Accepted
 from hush_aggregator.store.steps import hours_until
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.wire import Refusal
 
 __all__ = ["COUNTS", "HOSTILE", "TASKS", "count", "count_over_time", "fill", "values_of"]

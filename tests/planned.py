@@ -6,13 +6,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from hush import Task
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import KEPT, FiniteChannel, finite
 from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.estimate.proportions import proportions
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, RandomizedResponse, SubsetSelection, Vector
-from hush_common.task import Task
 from hush_simulations.planning.plan import TOLERANCE
 
 Array = NDArray[np.float64]

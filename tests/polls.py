@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from waiting import PATIENCE_S
 
-from hush_client.client import Client
-from hush_client.policy import Policy
+from hush import Task
+from hush_client import Client, Policy
 from hush_common.broker_url import BrokerUrl
 from hush_common.rng import SystemRng
-from hush_common.task import Task
 from hush_common.wire import Report, encode_frame
 from hush_simulations.poll.questions import Questions, make_question
 from hush_simulations.poll.session import Answered, Opened, PollSettings, run_poll

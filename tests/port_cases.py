@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from port_programs import FEATURES, hexadecimal
 
-from hush_client.policy import Policy
+from hush import Task
+from hush_client import Policy, Reason
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.draw import draw
-from hush_client.receipt import Reason
 from hush_common.domain import GRID_STEPS, BitDomain, CategoryDomain, NumberDomain, VectorDomain
 from hush_common.epsilon import WEIGHT_OF_TRUTH, weight_of_lie
 from hush_common.mechanisms.sticky import Memory
 from hush_common.rng import SystemRng
-from hush_common.task import Task, decode_task, make_task
+from hush_common.task import decode_task, make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame, encode_json
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from port_cases import some_bytes, some_task, some_value
 
-from hush_common.task import Task, make_task
+from hush import Task
+from hush_common.task import make_task
 
 __all__ = ["RULES", "Drawn", "drawn"]
 

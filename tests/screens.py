@@ -20,7 +20,8 @@ from rendered import rendered
 
 import hush_client.client
 import hush_simulations.commands.conform
-from hush_client.policy import Policy
+from hush import Run
+from hush_client import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
 from hush_client.state.database import DeviceState
@@ -31,7 +32,6 @@ from hush_simulations.conformance.conform import CHECKS, Order
 from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.findings import CheckVerdict, Conformance, Rule, RuleViolation
 from hush_simulations.engines.experiment import SeededRng
-from hush_simulations.results.run import Run
 
 __all__ = ["GOLDEN", "GOLDEN_WIDTH", "SCREENS", "WIDTHS", "document", "screen"]
 

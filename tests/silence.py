@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 from fake_transport import answer_one
 
-from hush_client.policy import Policy
+from hush import Task
+from hush_client import Policy, Receipt
 from hush_client.privacy.answer import Question
-from hush_client.receipt import Receipt
 from hush_client.state import ledger, outbox
 from hush_common.domain import ParsedValue
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import ReportRng
-from hush_common.task import Task
 
 __all__ = ["NOW", "Answer", "Event", "Events", "Tree", "known_laws", "law_of", "paths", "question_of", "worst_ratio"]
 

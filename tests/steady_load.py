@@ -7,7 +7,7 @@ from typing import Self
 
 import aiomqtt
 
-from hush_common.task import Task
+from hush import Task
 from hush_common.wire import Report, encode_frame
 
 __all__ = ["Load"]

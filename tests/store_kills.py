@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from stored import counted_ids
 
-from hush_aggregator.store import Accepted, SqliteEditor, SqliteStore, lsm, sqlite
+from hush_aggregator import SqliteStore
+from hush_aggregator.store import Accepted, SqliteEditor, lsm, sqlite
 from hush_common.task import make_task
 
 _NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}

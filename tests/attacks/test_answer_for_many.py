@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fake_bus import FakeBus
 
-from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.store import CommitOutcome, Limits, SqliteStore, quota_file
+from hush_aggregator import Aggregator, SqliteStore
+from hush_aggregator.store import CommitOutcome, Limits, quota_file
 from hush_aggregator.store.base import UNKNOWN
 from hush_common.task import make_task
 from hush_common.topics import report_topic

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from http_world import BEARER, DRAFT, TOKEN, asked, make_store, writable
 
+from hush_aggregator import SqliteReader
 from hush_aggregator.http.service import LOOPBACK, Service, Token
-from hush_aggregator.store import SqliteReader
 
 HERE = {"Host": "localhost:8080"}
 READS = ["/v1/tasks", "/v1/tasks/way/rounds/latest", "/v1/refusals", "/metrics", "/", "/v1/openapi.json", "/readyz"]

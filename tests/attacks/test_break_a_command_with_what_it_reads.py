@@ -69,7 +69,7 @@ def judge(numbers: Iterable[int], past: Past, memory_path: Path) -> dict[str, li
     return found
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("start", range(0, _CASES, _SAMPLE))
 def test_nothing_does_that_was_garbled(start: int, past: Past, memory_path: Path) -> None:
     assert judge(range(start, start + _SAMPLE), past, memory_path) == {}
@@ -90,7 +90,7 @@ def told(command: str, option: Option, text: str) -> Garbled:
     return Garbled(one, one.arguments(), TASKS if command == "report" else None, None, ())
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("command", commands())
 def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, memory_path: Path) -> None:
     for option, text in product(commands()[command], (HOSTILE, f"x{HOSTILE}", f"1{HOSTILE}", f"/{HOSTILE}")):
@@ -104,7 +104,7 @@ def test_no_option_does_that_is_told_to_write_to_a_terminal(command: str, memory
             assert complaints(one, shown(one, place), place) == [], option
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_garbling_reaches_every_command_and_every_end(past: Past, memory_path: Path) -> None:
     cases = [garbled(SEED, number, past) for number in range(_CASES)]
     assert {case.call.command for case in cases} == {one.command for one in CALLS}
@@ -134,8 +134,7 @@ def test_a_terminal_that_is_written_to_is_found(
     assert {"a forged line", *(f"prints {sign!a}" for sign in "\x1b\x9b\x07\r\u202e\u2066\u2028")} <= set(wrong)
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_garbled_call_that_writes_to_a_terminal_is_found(
     past: Past, memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,7 @@ async def test_by_messages_that_are_never_released(
     assert (f"{broker.url}: closed the connection: it sends messages of QoS 2" in caplog.text) is limited
 
 
-@pytest.mark.long
+@pytest.mark.large
 async def test_by_four_hundred_tasks_of_58_kb(tmp_path: Path) -> None:
     labels = [f"{number:04d}" + "x" * 90 for number in range(590)]
     large = make_task({"id": "t0000", "epsilon": "1", "domain": {"kind": "category", "labels": labels}}).payload

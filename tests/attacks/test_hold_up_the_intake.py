@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from fake_bus import FakeBus
 
-from hush_aggregator.aggregator import Aggregator
+from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.intake import PendingReports, ReportMessage
-from hush_aggregator.store import SqliteStore
 from hush_common import untrusted
 from hush_common.task import make_task
 from hush_common.wire import Refusal, Report, decode, encode_frame

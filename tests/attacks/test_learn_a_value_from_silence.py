@@ -25,13 +25,14 @@ import pytest
 from servers import Mosquitto
 from waiting import PATIENCE_S, until
 
+from hush import Task
 from hush_client import Client, Policy
 from hush_client.privacy.answer import Answer, Question, answer
 from hush_common.domain import NumberDomain, ParsedValue
 from hush_common.errors import StateError, TaskError
 from hush_common.mechanisms import Laplace
 from hush_common.rng import ReportRng
-from hush_common.task import Task, decode_task
+from hush_common.task import decode_task
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
 
@@ -211,7 +212,7 @@ def assert_learned_no_more_than_was_spent(attacker: Attacker, spent: Fraction) -
     assert attacker.moved <= Decimal(spent.numerator) / Decimal(spent.denominator) * (1 + Decimal("1e-20"))
 
 
-@pytest.mark.long
+@pytest.mark.large
 async def test_to_bisect_a_value_over_many_ids(mosquitto: Mosquitto, tmp_path: Path) -> None:
     asked = victims(tmp_path)
     knowledge = {"refuse": never, "clamp": always}
@@ -311,8 +312,7 @@ async def command_by_command(
     return attacker, ends
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize(("one_id", "knows"), [(False, always), (True, once)])
 async def test_to_ask_hush_report_from_run_to_run(
     mosquitto: Mosquitto, tmp_path: Path, knows: Knowledge, *, one_id: bool

@@ -112,7 +112,7 @@ def test_a_recall_that_comes_and_goes_again_and_again_is_one(tmp_path: Path, com
     assert (len(broker.arrived), len(commits)) == (2, 1)
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_weeks_of_it_leave_no_more_rows_than_recalls_can_be_open(tmp_path: Path) -> None:
     broker, clock, rows = FakeTransport(), Wall(), []
 

@@ -18,11 +18,11 @@ import pytest
 from fake_transport import FakeTransport, make_heights
 from waiting import until
 
-from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.store import SqliteStore
+from hush import Task
+from hush_aggregator import Aggregator, SqliteStore
 from hush_client import Gateway, Reason
 from hush_client.state.database import FILE_NAME
-from hush_common.task import Task, decode_task
+from hush_common.task import decode_task
 from hush_common.topics import report_topic, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.brokers.memory import MemoryBroker

@@ -68,8 +68,7 @@ def test_what_a_process_logs_is_found(tmp_path: Path) -> None:
     assert leaks(one, tmp_path, {}, SECRET, NUMBER) == [f"{SECRET} in err", f"{NUMBER} in err"]
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_no_password_and_no_value_is(guarded: Mosquitto, tmp_path: Path) -> None:
     files = {**FILES, "password": f"{SECRET}\n".encode(), "wrong": f"{SECRET}x\n".encode()}
     files |= {f"{topic.rpartition('/')[2]}.json": payload for topic, payload in TASKS.items()}

@@ -21,6 +21,7 @@ import pytest
 from commands import EXIT_CODES, Option, Shown, commands
 from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
 
+from hush import HushError
 from hush_aggregator.commands.serve import Settings
 from hush_aggregator.notify import Webhook
 from hush_aggregator.store.location import parse_store
@@ -28,7 +29,7 @@ from hush_aggregator.watch.source import HttpUrl
 from hush_client.state import outbox
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import NumberDomain
-from hush_common.errors import BrokerError, HushError
+from hush_common.errors import BrokerError
 from hush_simulations.scenarios import csv_file
 
 # Ctrl-C may be pressed while a weak reference is cleared, where Python can only say so; it is pressed again.
@@ -143,7 +144,7 @@ def test_in_no_legal_call(one: Call, tmp_path: Path) -> None:
     assert_hidden(one, tmp_path, SECRET, *CELLS, stored=one.command == "report")
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_in_no_option_and_no_variable(command: str, memory_path: Path) -> None:
@@ -270,7 +271,7 @@ def pieces(secret: str, text: str) -> list[str]:
     return [secret[place : place + 4] for place in range(len(secret) - 3) if secret[place : place + 4] in text]
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_in_no_piece_of_four_letters_whatever_is_wrong_with_the_address(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("whsec_" + "A" * 32 + "\n", encoding="ascii")
@@ -299,7 +300,7 @@ def test_a_reader_that_repeats_a_piece_of_an_address_is_found() -> None:
     assert pieces("jwvkqxz", told_of(read, "mqtt://alice:jwvkqxz/@h"))
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("command", [*takers("--store"), "store copy"])
 def test_in_no_address_of_a_database(command: str, tmp_path: Path) -> None:
     names = ["SOURCE", "TARGET"] if command == "store copy" else ["--store"]
@@ -309,8 +310,7 @@ def test_in_no_address_of_a_database(command: str, tmp_path: Path) -> None:
             assert assert_hidden(one, tmp_path, SECRET).code in {0, 1, 2}, address
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("command", takers("--broker"))
 def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp_path: Path) -> None:
     for option in COMMANDS[command]:
@@ -323,7 +323,7 @@ def test_in_no_address_that_stands_where_another_thing_belongs(command: str, tmp
                 assert_hidden(example(command).having(option.flag, address), tmp_path, SECRET)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("command", takers("--broker"))
 def test_in_no_part_of_an_address(command: str, memory_path: Path) -> None:
     for form, secret in product(HIDDEN_ADDRESSES.values(), (SECRET, NUMBER)):
@@ -357,7 +357,7 @@ PASSWORDS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("command", takers("--password-file"))
 def test_in_no_file_of_a_password(command: str, memory_path: Path) -> None:
     for user, content in product(("", "alice", "al ice"), PASSWORDS.values()):
@@ -382,7 +382,7 @@ TYPED = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("task", ["sum", "vote", "way", "pair", "unheard-of", "no id"])
 def test_in_no_standard_input(task: str, memory_path: Path) -> None:
     for typed, stored in product(TYPED.values(), (False, True)):
@@ -409,7 +409,7 @@ CELL_TABLES = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     "kind", [{"--lower": "0", "--upper": "10"}, {"--labels": "a,b"}, {"--yes": "x"}, {"SCENARIO": "survey"}, {}]
 )
@@ -450,7 +450,7 @@ def test_in_no_setting_of_a_program(value: object) -> None:
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("kind", [{"--lower": "0", "--upper": "1e10"}, {"--labels": ",".join(CELLS)}], ids=str)
 def test_in_nothing_that_a_simulation_keeps(kind: dict[str, str], tmp_path: Path) -> None:
     given = {"--csv": "people.csv", "--column": "income", **kind, "--engine": "memory", "--out": "out", "--seed": "7"}

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto, free_port
 
-from hush_aggregator.estimation import ProcessEstimator
-from hush_aggregator.store import SqliteStore
+from hush_aggregator import ProcessEstimator, SqliteStore
 from hush_common.child_python import python_command
 
 HUSH = Path(sys.executable).with_name("hush")
@@ -84,7 +83,7 @@ def answer(address: str) -> bytes:
             time.sleep(0.05)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("source", ["serve", "http"])
 def test_a_service_with_http_and_estimates_runs_none(
     tmp_path: Path, trap: Path, broker: Mosquitto, source: str
@@ -100,7 +99,7 @@ def test_a_service_with_http_and_estimates_runs_none(
             assert json.loads(answer(f"http://{bind}/v1/tasks/heights/rounds/latest"))["n"] == 0
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_the_workers_of_a_sweep_run_none(tmp_path: Path, trap: Path) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text('scenario = "heights"\n[grid]\nclients = [100, 200]\n', encoding="utf-8")
@@ -109,7 +108,7 @@ def test_the_workers_of_a_sweep_run_none(tmp_path: Path, trap: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("how", ["--open", "--edit"])
 def test_a_chapter_of_the_tour_in_a_browser_runs_none(tmp_path: Path, trap: Path, how: str) -> None:
     with running(["tour", "notes", how], trap, BROWSER="true", HOME=str(tmp_path)) as process:

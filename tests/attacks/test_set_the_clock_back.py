@@ -16,10 +16,8 @@ from counting import refused, shell
 from fake_bus import FakeBus
 from servers import Mosquitto
 
-from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBroker
+from hush_aggregator import Aggregator, MqttBroker, SqliteStore
 from hush_aggregator.closing import MADE, ClockCheck
-from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic

@@ -21,11 +21,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Subprotocol
 
+from hush import Task
 from hush_aggregator.store.location import open_reader
-from hush_client.sending.mqtt import MqttTransport
+from hush_client import MqttTransport
 from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
-from hush_common.task import Task, decode_task
+from hush_common.task import decode_task
 from hush_common.topics import ALL_TASKS, report_topic, task_topic
 from hush_simulations.poll import server
 from hush_simulations.poll.questions import make_question
@@ -139,7 +140,7 @@ class Flood:
             self._stuck += not is_stuck
 
 
-@pytest.mark.long
+@pytest.mark.large
 async def test_connections_that_say_nothing_keep_no_phone_out_and_print_nothing() -> None:
     with polling(*ASK, start='ulimit -n 256; exec "$@"') as poll:
         with reopening(poll.port, 400) as opened:
@@ -171,7 +172,7 @@ async def test_one_address_with_the_code_leaves_half_of_the_places(monkeypatch: 
             one.transport.abort()
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("hello", "then", "reads"),
     [(ENDLESS, bytes(60_000), True), (HELLO, bytes(60_000), True), (HELLO, SUBSCRIBE * 1000, False)],
@@ -186,7 +187,7 @@ async def test_phones_that_flood_the_broker_cannot_hold_up_the_end(hello: bytes,
     assert told.count("\n") == 1
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     "signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)], ids=["Ctrl-C twice", "SIGTERM"]
 )

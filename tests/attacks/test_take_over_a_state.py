@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hush_aggregator.store import SqliteStore
+from hush_aggregator import SqliteStore
 from hush_client.state.database import LOCK_NAME, DeviceState, Lock
 from hush_common.errors import StateError
 

@@ -11,9 +11,8 @@ import pytest
 from counting import counted, refused
 from servers import Mosquitto
 
-from hush_aggregator.aggregator import Aggregator
+from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.commands.serve import Settings, _buses
-from hush_aggregator.store import SqliteStore
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic

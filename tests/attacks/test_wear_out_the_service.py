@@ -262,7 +262,7 @@ async def test_streams_that_stay_open_take_no_place_of_a_request(app: FastAPI, m
         await asyncio.wait(asked)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("sent", [HALF_HEAD, b"", REFUSED], ids=["half", "no", "refused"])
 async def test_connections_reopened_without_pause_keep_nobody_out(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, sent: bytes
@@ -283,8 +283,7 @@ async def test_refused_requests_use_no_share_of_their_address(app: FastAPI) -> N
     assert {answer.status_code for answer in found} == {401}
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
     make_store(tmp_path / "store")
     with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service:
@@ -294,8 +293,7 @@ def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
         assert found == [b"200"] * HONEST
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_620_streams_at_once_from_one_address_get_300_and_leave_the_rest_to_others(tmp_path: Path) -> None:
     make_store(tmp_path / "store")
     with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service, ExitStack() as stack:

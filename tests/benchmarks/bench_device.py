@@ -15,11 +15,12 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hush_client.policy import Policy
+from hush import Task
+from hush_client import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import database, ledger, outbox
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from hush import Task
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.mechanisms import fold
@@ -39,7 +40,7 @@ from hush_common.mechanisms import (
     SubsetSelection,
     Vector,
 )
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["main"]
 

@@ -21,7 +21,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Mosquitto
 
-from hush_common.task import Task, make_task
+from hush import Task
+from hush_common.task import make_task
 from hush_common.topics import estimate_topic, report_topic, task_topic
 from hush_common.wire import Report, encode_frame
 

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator import SqliteStore
+from hush_aggregator.store import Accepted
 from hush_common.task import make_task
 
 _BATCH = 4096

@@ -17,10 +17,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from hush import Task
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import draw
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["main"]
 

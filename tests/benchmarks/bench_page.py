@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from page_server import served
 
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator import SqliteStore
+from hush_aggregator.store import Accepted
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
 

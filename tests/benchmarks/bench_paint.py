@@ -20,7 +20,8 @@ from http_process import HttpProcess, running
 from page_browser import browsing
 from playwright.sync_api import Browser
 
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator import SqliteStore
+from hush_aggregator.store import Accepted
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
 

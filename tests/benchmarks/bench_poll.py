@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from page_browser import CHROMIUM, CHROMIUM_ARGUMENTS
 from playwright.async_api import Browser, async_playwright
 
-from hush_aggregator.store.reading import SqliteReader
+from hush_aggregator import SqliteReader
 
 ASK = ("How many hours did you sleep?", "--number", "0", "14", "h", "--epsilon", "2")
 _PATIENCE_S = 60

@@ -27,10 +27,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Mosquitto, free_port
 
+from hush import Task
+from hush_aggregator import SqliteStore
 from hush_aggregator.estimate.mechanisms import sums
-from hush_aggregator.store import Accepted, SqliteStore
+from hush_aggregator.store import Accepted
 from hush_aggregator.store.reading import seal
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 

@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import aiomqtt
 from servers import Mosquitto
 
+from hush import Task
 from hush_common.mechanisms import Offers
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 

@@ -21,7 +21,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from hush_aggregator.store import Accepted, SqliteReader, SqliteStore
+from hush_aggregator import SqliteReader, SqliteStore
+from hush_aggregator.store import Accepted
 from hush_aggregator.store.sqlite import back_up, compact, put_back
 from hush_common.task import make_task
 from hush_common.wire import Refusal

@@ -9,10 +9,11 @@ import numpy as np
 from covering.cells import SLACK, Array
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import Estimate, estimate
+from hush import Task
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
-from hush_common.task import Task
 
 __all__ = ["about", "arms", "check", "holding", "limits_of", "monotone", "unclipped"]
 

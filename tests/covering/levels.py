@@ -15,11 +15,12 @@ from covering.laws import outcomes
 from covering.predicates import Bools, Runs, predicate
 from scipy import stats
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["Question", "bounded", "enrolled_levels", "middle"]
 

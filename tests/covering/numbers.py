@@ -11,12 +11,13 @@ from covering.coins import mean
 from covering.laws import mixed_below
 from scipy import stats
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, Offers
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = [
     "OFFERED",

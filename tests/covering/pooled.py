@@ -10,13 +10,14 @@ from covering.coins import mean
 from covering.numbers import OFFERED, chosen
 from covering.predicates import Bools, Runs, predicate
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["DOMAINS", "LABELED", "Offered", "corner", "enrolled_pooled", "holds", "pooled", "samples"]
 

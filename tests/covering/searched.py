@@ -12,13 +12,14 @@ from covering.levels import Question, middle
 from covering.vectors import coordinate
 from scipy import stats
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import SubsetSelection
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["BY_SEARCH", "KINDS", "SEARCHED", "STARTS", "STEPS", "Asked", "noisiest", "searched", "start"]
 

@@ -11,12 +11,13 @@ from covering.levels import middle
 from covering.numbers import flat, scale_of, single
 from scipy import stats
 
+from hush import Task
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.quantiles import beta_band
 from hush_aggregator.tally import Tally
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["LOOKS", "watched_bits", "watched_laplace", "watched_levels"]
 

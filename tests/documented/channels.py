@@ -23,6 +23,7 @@ from scipy import stats
 from single_intervals import ends
 from tools.coverage_grid import DOCUMENT
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.bounded_mean import _DOUBT, Group, rule
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
@@ -31,7 +32,7 @@ from hush_aggregator.estimate.proportions import MOST_INVERTED
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 MOST = 100_000
 Law = NDArray[np.float64]

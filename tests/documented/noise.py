@@ -16,12 +16,13 @@ from covering.numbers import drawn, flat, mean_of, scale_of, single, within
 from documented.figures import computed, given, on_section, percent
 from scipy import optimize, stats
 
+from hush import Task
 from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.finite_channel import RATES
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 __all__ = ["NOMINAL", "first_of", "numbers", "quantile", "raised"]
 

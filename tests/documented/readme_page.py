@@ -1,6 +1,6 @@
 """README.md with all that is known of its digits: what is recomputed, and what is only quoted.
 
-Its blocks of code are run, by `tests/integration/test_readme.py`; their digits are pinned in their order.
+Its blocks of code are run, by `tests/documents/test_readme.py`; their digits are pinned in their order.
 """
 
 import re
@@ -47,7 +47,7 @@ def _claims() -> tuple[str, ...]:
             f"After seeing the report, at ε = {given(1)}, the observer is at most {computed(sure)} sure of it"
         ),
         f"Up to {computed(whole(MOST_OVER_MQTT))} devices run the real client over MQTT",
-        f"under {given(10)} MB in all, without numpy",  # weighed by tests/integration/test_install.py
+        f"under {given(10)} MB in all, without numpy",  # weighed by tests/install/test_install.py
         f"deduplicated by a random {computed(8 * REPORT_ID_BYTES)}-bit id",
     )
 

@@ -16,7 +16,7 @@ from servers import need
 
 from hush_common.task import make_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 CRASH = Path(__file__).parent / "device_crash.c"
 LINES = C_PORT / "hush_line.c"
@@ -49,7 +49,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled_device(tmp_path_factory.mktemp("crash"), CRASH, sanitized=False)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("scenario", "hours", "stride"),
     [("fresh", 12, 1), ("sticky", 12, 1), ("full", 12, 1), ("full_sticky", 12, 1), ("fresh", 76, 97)],
@@ -63,7 +63,7 @@ def test_after_a_cut_at_every_write_each_round_is_charged_once_and_has_the_same_
     assert writes > 3 * hours
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_no_cut_makes_the_device_read_what_it_must_not(tmp_path: Path) -> None:
     program = compiled_device(tmp_path, CRASH)
     assert not lived(program, "fresh", "12", "7").startswith("wrong")
@@ -106,7 +106,7 @@ SLIPS = {
 """Planted in hush_device.c, each must be found."""
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_device_is_found(slip: tuple[str, str], tmp_path: Path) -> None:
     source = (C_PORT / "hush_device.c").read_text(encoding="utf-8")
@@ -147,7 +147,7 @@ def answered(now: int, value: str = "yes") -> tuple[str, ...]:
     return f"time {now}", f"task bits {hexadecimal(BITS)}", f"value {hexadecimal(value)}"
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_device_that_is_started_again_sends_the_same_bytes_until_they_are_acknowledged(ask: Ask) -> None:
     first = ask(*answered(OPENS), "send")
     assert first[:3] == ["ok", "decided bits 0", "answered"]
@@ -303,7 +303,7 @@ def conform(program: Path, *options: str) -> dict[str, Any]:
     return document
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_c_device_conforms_in_what_it_answers_and_sends_again(tmp_path: Path) -> None:
     program = compiled_device(tmp_path, LINES, sanitized=False)
     found = conform(program, "--check", "answers", "--check", "resend", "--check", "rounds", "--require", "rounds")
@@ -322,7 +322,7 @@ def test_a_c_device_conforms(tmp_path: Path) -> None:
 # ---- limits of a build
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_task_beyond_the_limits_of_a_build_is_refused_by_its_own_status(tmp_path: Path) -> None:
     port = Port((str(compiled(tmp_path, options=[])),))
     random = Random(25).randbytes(4000)  # noqa: S311 - a test wants the same bytes every time

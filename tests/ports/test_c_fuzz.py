@@ -14,7 +14,7 @@ from port_cases import VECTORS
 from port_programs import C_PORT, compiled_device, hexadecimal
 from servers import need
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside]
+pytestmark = pytest.mark.large
 
 SECONDS = int(float(os.environ.get("HUSH_FUZZ_SECONDS", "4")))
 TARGET = Path(__file__).parent / "fuzz_c.c"

@@ -13,7 +13,7 @@ import pytest
 from port_programs import C_PORT
 from servers import need
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 STUBS = Path(__file__).parent / "stubs"
 SOURCES = {"hush.c", "hush_device.c", "hush_flash.c", "hush_esp.c"}

@@ -9,9 +9,10 @@ import pytest
 from port_cases import VECTORS, needs_of
 from port_programs import C_PORT, LARGE, Port, compiled, hexadecimal
 
-from hush_common.task import Task, decode_task
+from hush import Task
+from hush_common.task import decode_task
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside]
+pytestmark = pytest.mark.large
 
 
 def by(mechanism: str) -> Callable[[Task], bool]:

@@ -17,7 +17,7 @@ from servers import need
 from hush_common.task import decode_task, make_task
 from hush_common.wire import encode_frame
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside]
+pytestmark = pytest.mark.large
 
 SOURCES = Path(__file__).parent / "cortex_m"
 GUIDE = Path(__file__).parents[2] / "docs" / "device.md"

@@ -24,7 +24,7 @@ from port_programs import Port, Session, compiled, hexadecimal, planted, port_of
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
 
-pytestmark = [pytest.mark.slow, pytest.mark.outside]
+pytestmark = pytest.mark.large
 
 ROOT = Path(__file__).parents[2]
 SEED, SOAK_SEED = 20261122, 20261123

@@ -12,7 +12,7 @@ from zlib import decompress
 import pytest
 from port_programs import C_PORT, compiled
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 MAIN = Path(__file__).parent / "flash_cuts.c"
 SOURCE = C_PORT / "hush_flash.c"
@@ -35,7 +35,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("flash"), main=MAIN, library=SOURCE, options=SHARED)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 def test_power_that_fails_at_any_byte_leaves_the_old_record_or_the_new_one(
     program: Path, geometry: tuple[int, int, int]
@@ -173,7 +173,7 @@ MISTAKES = {
 """Planted in the storage, each must be found: the mode, the right text and the wrong one."""
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
 def test_a_mistake_in_the_storage_is_found(mistake: tuple[str, str, str], tmp_path: Path) -> None:
     mode, right, wrong = mistake

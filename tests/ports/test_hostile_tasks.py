@@ -9,7 +9,7 @@ from port_programs import Port, hexadecimal, port_of
 
 from hush_common.task import decode_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 SEED = 5
 COUNT = 3000
@@ -54,7 +54,7 @@ def orders(payloads: list[bytes]) -> list[str]:
     return [f"answer 50 1767225600 dev 31 {hexadecimal(payload)} {'05' * 200}" for payload in payloads]
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_port_never_accepts_what_the_python_client_refuses(
     port: Port, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

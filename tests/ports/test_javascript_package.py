@@ -12,7 +12,7 @@ from servers import missing, need
 
 from hush_client.browser import browser_modules
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 PACKAGE = PORTS / "js"
 TESTS = Path(__file__).parent / "js"
@@ -20,7 +20,7 @@ MOST_COMPRESSED = 36_000
 """Bytes of the modules, each compressed: the rest of the 60 kB of a phone's page is for the page."""
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("file", sorted(TESTS.glob("*.test.mjs")), ids=lambda file: str(file.name))
 def test_the_package_passes_its_own_tests(file: Path) -> None:
     run = subprocess.run(
@@ -48,7 +48,7 @@ def test_a_page_has_room_for_more_than_the_modules() -> None:
     assert sum(sizes.values()) < MOST_COMPRESSED, sizes
 
 
-@pytest.mark.outside
+@pytest.mark.large
 def test_npm_packs_the_modules_their_types_and_the_licence() -> None:
     npm = need("npm")
     run = subprocess.run([npm, "pack", "--dry-run", "--json"], cwd=PACKAGE, capture_output=True, text=True, check=True)
@@ -84,7 +84,7 @@ export async function use(): Promise<void> {
 """
 
 
-@pytest.mark.outside
+@pytest.mark.large
 def test_typescript_accepts_the_types_and_finds_mistakes(tmp_path: Path) -> None:
     compiler = Path(__file__).parents[2] / "out" / "typescript" / "node_modules" / ".bin" / "tsc"
     if not compiler.exists():

@@ -12,7 +12,7 @@ import pytest
 from port_cases import VECTORS
 from port_programs import PORTS, micropython, planted
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 MODEL = Path(__file__).parent / "device_model.py"
 PORT = PORTS / "micropython"
@@ -48,7 +48,7 @@ def test_a_power_cut_at_any_step_charges_once_and_sends_the_same_bytes() -> None
     assert wrong(PORT, 1) == "[]\n"
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_so_it_is_in_micropython() -> None:
     run = subprocess.run(
         micropython(MODEL, PORT), input="13\n", capture_output=True, text=True, check=True, timeout=280
@@ -89,7 +89,7 @@ SLIPS = {
 """Planted in hush_device.py, each must be found by the model."""
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_is_found(slip: tuple[str, str], tmp_path: Path) -> None:
     client = planted(tmp_path, "micropython/hush_device.py", *slip)

@@ -23,7 +23,7 @@ def order(payload: bytes | str, *, frame: str = FRAME, script: str = NOTHING) ->
     return f"recall {hexadecimal(payload)} {frame} {script}"
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_port_reads_the_good_vectors(port: Port) -> None:
     outcomes = port.ask([order(vector["payload"]) for vector in VECTORS["good"]])
     for vector, outcome in zip(VECTORS["good"], outcomes, strict=True):
@@ -103,8 +103,7 @@ def test_the_python_client_keeps_it_as_long(vector: dict[str, Any]) -> None:
         assert outbox._has_ended(1, 1000 * vector["acknowledged"], closes, term) is ended
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_port_and_the_python_client_agree_on_documents_with_bytes_changed(port: Port) -> None:
     source = random.Random(7)  # noqa: S311 - a test wants the same documents every time
     good = VECTORS["good"][0]["payload"].encode()

@@ -138,7 +138,7 @@ def test_what_a_javascript_module_must_not_have_is_seen(source: str) -> None:
     assert list(js_complaints(source)) != []
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_device_without_an_operating_system_compiles_the_port_and_brings_its_own_randomness(tmp_path: Path) -> None:
     command = [need("gcc"), "-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-DHUSH_NO_OS_RANDOM"]
     subprocess.run([*command, "-c", str(C_PORT / "hush.c"), "-o", str(tmp_path / "hush.o")], check=True)

@@ -8,11 +8,12 @@ import pytest
 from port_cases import VECTORS, Answer, answer_of, answers_from_memory, reference, vectors
 from port_programs import FEATURES, Port, hexadecimal
 
+from hush import Task
 from hush_common.epsilon import parse_epsilon, weight_of_lie
 from hush_common.errors import TaskError
-from hush_common.task import Task, decode_task
+from hush_common.task import decode_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").read_text(encoding="utf-8"))
 HEIGHTS = VECTORS["answers"][0]
@@ -54,7 +55,7 @@ def test_the_vectors_have_every_feature() -> None:
     assert len(VECTORS["answers"]) > 600
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_the_python_client_makes_the_reports_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [reference(case, monkeypatch) for case in vectors()] == [outcome_of(v) for v in VECTORS["answers"]]
 
@@ -194,7 +195,7 @@ def test_a_port_does_not_wait_for_ever_for_a_source_that_is_stuck(port: Port) ->
     assert port.ask([order(SURVEY | {"random": "ff" * 100_000}, value="yes")]) == ["random"]
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("vector", GOOD["frames"], ids=lambda vector: str(vector["name"]))
 def test_a_port_writes_a_frame_byte_for_byte(port: Port, vector: dict[str, Any]) -> None:
     width, size = len(vector["reports"][0]["body"]), len(vector["payload"]) // 2

@@ -13,7 +13,7 @@ from terminal import at_terminal
 from hush_common.task import decode_task
 from hush_common.wire import Frame, decode
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 HEIGHTS = VECTORS["answers"][0]["task"]
 TASK = decode_task(HEIGHTS.encode())
@@ -39,7 +39,7 @@ def run(program: Path, tmp_path: Path) -> Run:
     return started
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_it_writes_one_new_private_frame_that_the_mechanism_admits(run: Run, tmp_path: Path) -> None:
     outcome = run("heights.json", "dev", VALUE, "out")
     assert (outcome.returncode, outcome.stderr) == (0, "")

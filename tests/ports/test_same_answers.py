@@ -15,13 +15,12 @@ import pytest
 from port_cases import Case, cases, plain_task, reference, some_value, vectors
 from port_programs import C_PORT, Port, compiled, planted, port_of
 
-from hush_client.policy import Policy
+from hush_client import Policy, Reason
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
-from hush_client.receipt import Reason
 from hush_common.epsilon import decimal_text
 from hush_common.task import make_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 SEED = 2026
 CASES = 1500
@@ -223,7 +222,7 @@ JS_SLIPS = {
 """Planted in a module of the JavaScript package."""
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS.keys())
 def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     source = (C_PORT / "hush.c").read_text(encoding="utf-8")
@@ -235,13 +234,13 @@ def test_a_slip_in_the_c_port_is_seen(slip: tuple[str, str], tmp_path: Path, kno
     assert differs(port, few)
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize("slip", MICROPYTHON_SLIPS.values(), ids=MICROPYTHON_SLIPS.keys())
 def test_a_slip_in_the_micropython_port_is_seen(slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     assert is_seen("cpython", "micropython/hush_micropython.py", slip, tmp_path, known)
 
 
-@pytest.mark.outside
+@pytest.mark.large
 @pytest.mark.parametrize(("where", "slip"), JS_SLIPS.items(), ids=JS_SLIPS.keys())
 def test_a_slip_in_the_javascript_port_is_seen(where: str, slip: tuple[str, str], tmp_path: Path, known: Known) -> None:
     assert is_seen("node", f"js/src/{where.partition(':')[0]}", slip, tmp_path, known)

@@ -128,8 +128,7 @@ def test_the_exponent_of_discrete_noise_is_the_logarithm_of_its_transform() -> N
     assert float(1 / mechanism.scale) == pytest.approx(h)
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("epsilon", ["1", "2", "4"])
 @pytest.mark.parametrize("values", ["all at the lower bound", "spread"])
 def test_the_band_of_levels_is_ever_wrong_in_fewer_than_one_run_of_twenty(epsilon: str, values: str) -> None:
@@ -173,8 +172,7 @@ def held(probability: float, confidence: float) -> tuple[NDArray[np.int64], NDAr
     return least, most
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("probability", [0.5, 0.27])
 def test_the_beta_band_is_ever_wrong_in_fewer_than_one_run_of_twenty(probability: float) -> None:
     ones = np.cumsum(np.random.default_rng(3).random((RUNS, STEPS)) < probability, axis=1, dtype=np.int64)
@@ -194,8 +192,7 @@ def test_the_band_of_a_proportion_is_the_beta_band() -> None:
     assert given.methods[ANYTIME] == "population-beta-mixture"
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs_of_twenty() -> None:
     asked = make_task({"id": "c", "epsilon": "2", "domain": {"kind": "category", "labels": ["a", "b", "c"]}})
     assert isinstance(asked.randomizer, SubsetSelection)
@@ -219,7 +216,7 @@ def test_the_joint_band_of_categories_is_wrong_for_none_of_them_in_nineteen_runs
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_reports_of_several_epsilons_add_their_exponents() -> None:
     mechanisms = [Multilevel(Fraction(1), GRID_STEPS, 1), Multilevel(Fraction(4), GRID_STEPS, 4)]
     channels = [finite(mechanism) for mechanism in mechanisms]
@@ -245,8 +242,7 @@ def test_reports_of_several_epsilons_add_their_exponents() -> None:
     assert given.intervals[ANYTIME][1] - given.mean == pytest.approx(18 * bands[1][1999] / 2000)
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_the_band_of_a_drawn_coordinate_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
     of = finite(Multilevel(Fraction(4), GRID_STEPS, best_levels(Fraction(4))))
     rng = np.random.default_rng(6)

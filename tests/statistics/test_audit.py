@@ -33,7 +33,7 @@ from hush_simulations.auditing.audit import (
 )
 from hush_simulations.engines.experiment import SeededRng
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 CONFIDENCE = 0.99
 FEW = 30_000
@@ -55,7 +55,7 @@ def by_name(name: str, epsilon: str, seed: int = 7) -> Subject:
     return mechanism_subject(name, Fraction(epsilon), 8, 4, SeededRng(seed))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", [kind.name for kind in known()])
 @pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: str, epsilon: str) -> None:
@@ -63,7 +63,7 @@ def test_honest_mechanisms_are_not_accused_and_nearly_reach_their_epsilon(name: 
     assert 0.85 * float(epsilon) < found.bound <= float(epsilon)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", ["laplace", "multilevel", "randomized_response", "subset_selection", "vector"])
 def test_an_epsilon_twenty_per_cent_too_large_is_caught_at_the_default_size(name: str) -> None:
     """Declared 1, and the device draws at 1.2."""
@@ -106,7 +106,7 @@ def test_a_table_whose_weights_are_wrong_is_caught() -> None:
     assert measured(by_name("table", "2"), FEW).bound > 1.2
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "8"])
 @pytest.mark.parametrize("name", LAWS)
 def test_the_power_holds_from_small_to_large_epsilon(name: str, epsilon: str) -> None:
@@ -138,7 +138,7 @@ def test_end_levels_of_half_mass_are_caught() -> None:
     assert measured(own(fair), USUAL).bound <= 4
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_rare_but_certain_betrayal_is_caught() -> None:
     """Laplace noise, except that one report in five hundred is the value itself."""
     source = random.Random(5)  # noqa: S311 - repeatable
@@ -258,7 +258,7 @@ def test_of_a_hundred_audits_all_find_a_leak_in_a_thousandth_and_at_most_one_acc
     assert sum(is_accused(leaking(0, seed)) for seed in range(100)) <= 1
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_leak_of_a_number_is_found_among_numbers_that_hardly_repeat() -> None:
     """Laplace noise, and one report in a thousand is the value itself: too few for a cell of the first rule."""
     rng = np.random.default_rng(16)
@@ -268,7 +268,7 @@ def test_a_leak_of_a_number_is_found_among_numbers_that_hardly_repeat() -> None:
         assert is_accused(audit(sides, reports.tolist(), NUMBERS, CONFIDENCE)) == (share > 0)
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_leak_at_the_end_of_the_numbers_is_found() -> None:
     """One report in a thousand of the second value is far out, each a different number."""
     rng = np.random.default_rng(17)
@@ -288,7 +288,7 @@ def sharp(seed: int) -> Measured:
     return audit_coded(sides, codes, [f"{code:03}" for code in range(102)], [ReportView("the report", str)], 0.8)
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_two_rules_together_exceed_the_true_epsilon_no_more_often_than_promised() -> None:
     """At 80 %, over 500 audits in which both rules are at work; at most 20 %, tested at 1e-9.
 
@@ -318,7 +318,7 @@ def test_one_sided_cells_that_are_measured_where_they_were_found_accuse_the_hone
     assert wrong == 20
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("size", [300, 1000])
 def test_the_bound_exceeds_the_true_epsilon_no_more_often_than_promised(size: int) -> None:
     """At 80 %, over 300 audits of Laplace noise that is exactly epsilon = 1; at most 20 %, tested at 1e-9."""

@@ -10,7 +10,7 @@ from scipy import stats
 
 from hush_simulations.sweeps.evaluation import _bars_of_rms, _chi_square_ends
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 RUNS = 2000
 LEAST = stats.binom.ppf(1e-9, RUNS, 0.95) / RUNS
@@ -32,7 +32,7 @@ def by_the_logarithm(squares: NDArray[np.float64]) -> tuple[float, float]:
     return sqrt(mean) / factor, sqrt(mean) * factor
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("trials", [2, 5, 20, 50, 200])
 @pytest.mark.parametrize("bias", [0.0, 2.0])
 def test_the_bars_cover_whatever_the_number_of_trials(trials: int, bias: float) -> None:

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, proportions
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import POPULATION, REPORTERS, proportions
 from hush_aggregator.estimate.intervals.inversion import log_at_least
 from hush_aggregator.tally import Tally
 from hush_common.epsilon import log_ceiling
@@ -75,7 +76,7 @@ def test_the_interval_for_the_reporters_covers_every_number_of_true_ones(mechani
     assert least_coverage_of_reporters(mechanism, n, intervals(mechanism, n, REPORTERS)) >= 0.95 - ALLOWED
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("n", [1, 2, 5, 30, 100])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_interval_for_the_population_covers_every_proportion(mechanism: RandomizedResponse, n: int) -> None:
@@ -122,7 +123,7 @@ def accepted(mechanism: RandomizedResponse, n: int, ones: int, tail: Fraction) -
     return [j for j, law in enumerate(laws) if sum(law[ones:]) > tail and sum(law[: ones + 1]) > tail]
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("confidence", [0.13, 0.47, 0.9, 0.95, 0.999])
 @pytest.mark.parametrize("mechanism", [coins("1/2", "1/2"), coins("1/2", "9/10"), coins("9/10", "1/3")])
 def test_bisection_finds_the_ends_of_the_set_of_accepted_numbers(

@@ -117,7 +117,7 @@ def alike(some: Floats, others: Floats) -> bool:
     return float(stats.chi2_contingency(table[:, table.sum(axis=0) > 40]).pvalue) > FALSE_ALARM
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_tallies_of_devices_drawn_as_arrays_are_like_those_of_what_devices_and_an_aggregator_run(
     seeded: Seeded,
 ) -> None:

@@ -91,13 +91,13 @@ def follows(fits: Fits, name: str, tallies: list[Sums]) -> bool:
         return False
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_drawn_at_once_follow_the_exact_law_of_all_their_sums(name: str, fits: Fits) -> None:
     assert follows(fits, name, at_once(name, OF_BULK))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_of_devices_drawn_as_arrays_follow_it(name: str, fits: Fits) -> None:
     assert follows(fits, name, one_by_one(name, OF_BULK))
@@ -111,7 +111,7 @@ def test_tallies_of_what_devices_and_an_aggregator_run_follow_it(name: str, fits
 # Twins: what is wrong with each changes no mean, and is seen in no more tallies than above.
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_with_a_wrong_second_moment_are_seen(name: str, fits: Fits) -> None:
     """In a quarter of them two devices of one value share their noise."""

@@ -17,6 +17,7 @@ from tally_laws import of_devices
 from virtual_time import in_virtual_time
 
 import hush
+from hush import Scenario
 from hush_aggregator.estimate.mechanisms import fold
 from hush_common.mechanisms import Mechanism
 from hush_common.wire import Refusal
@@ -26,7 +27,6 @@ from hush_simulations.engines.experiment import Drawing, Experiment, Outcome, bu
 from hush_simulations.engines.live import simulate
 from hush_simulations.scenarios.behaviour import Faults, Liars
 from hush_simulations.scenarios.population import Observed, Value
-from hush_simulations.scenarios.scenario import Scenario
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6
@@ -128,7 +128,7 @@ def lied_less(scenario: Scenario) -> Scenario:
     return replace(scenario, liars=tuple(replace(some, share=some.share * 0.6) for some in scenario.liars))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_tallies_of_the_bulk_engine_have_the_moments_of_the_law(case: Case, trouble: str) -> None:
@@ -141,7 +141,7 @@ def test_tallies_of_the_bulk_engine_have_the_moments_of_the_law(case: Case, trou
             assert not follows(lied_less(scenario), case, tallies)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("case", [CASES[1], CASES[2]], ids=lambda case: case.name)
 def test_tallies_of_real_devices_have_them_too(case: Case, trouble: str) -> None:

@@ -7,6 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import Intervals
 from hush_aggregator.estimate.mechanisms import fold, subset_selection
@@ -16,7 +17,7 @@ from hush_aggregator.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Offers, SubsetSelection
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 NOMINAL, ALLOWED = 0.95, 1e-9
 
@@ -90,7 +91,7 @@ def test_joint_intervals_cover_all_categories_at_once_and_single_ones_each(n: in
         assert singly.min() >= NOMINAL - ALLOWED
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "n"), [(3, 20), (40, 20), (40, 1000), (150, 1000)])
 def test_the_reporters_are_covered_at_every_size(count: int, n: int) -> None:
     asked = task(count, "2")

@@ -6,13 +6,13 @@ from documented.statistics_page import CLAIMED, NAMES
 from documented.statistics_page import section as section_of
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 def test_every_digit_is_recomputed_or_known_as_a_quote(name: str) -> None:
     assert section_of(name).ledger().faults == []
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", NAMES)
 def test_altering_any_digit_is_found(name: str) -> None:
     section = section_of(name)

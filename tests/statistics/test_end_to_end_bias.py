@@ -13,15 +13,17 @@ import pytest
 from covering.cells import law
 from numpy.typing import NDArray
 
-from hush_aggregator.estimate import REPORTERS, Estimate, estimate
+from hush import Task
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import REPORTERS, estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.rng import Rng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 Seeded = Callable[[int], Rng]
 
@@ -73,7 +75,7 @@ def deviation(given: Estimate, value: Any) -> float:  # noqa: ANN401 - whatever 
     return float(((fact.mean or 0) - float(truth)) / fact.stderr[REPORTERS])
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(("name", "epsilon"), tasks())
 def test_the_printed_mean_is_unbiased_at_eleven_values(seeded: Seeded, name: str, epsilon: str) -> None:
     task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})

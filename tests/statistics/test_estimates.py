@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from single_intervals import laplace_mean_quantile
 
-from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate, estimate
+from hush import Task
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.mechanisms import fold, laplace
 from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
@@ -20,7 +22,7 @@ from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 
@@ -296,7 +298,7 @@ def simulate(population: str, n: int, epsilon: str, bars: tuple[str, str] = (REP
     return hits / RUNS
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_both_intervals_cover_their_targets_whatever_the_values_are(population: str, epsilon: str) -> None:

@@ -90,7 +90,7 @@ def test_a_shipped_table_is_unbiased_at_and_between_its_levels(epsilon: Fraction
         assert abs(fold(mechanism, index, position(mechanism))[0] - Fraction(index, 77)) < ROUNDING
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("epsilon", TABLES)
 def test_the_worst_variance_of_a_table_counts_the_values_between_its_levels(epsilon: Fraction) -> None:
     mechanism = table_of(epsilon, 40 * (len(shipped_at(epsilon).weights) - 1))

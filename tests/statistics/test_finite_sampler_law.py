@@ -129,7 +129,7 @@ class FollowedCoins(_Plan):
         return rng.randbelow(1 << self.n * len(self.digits)), iter(lambda: rng.randbelow(self.n), None)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("n", "size", "digits"),
     [(n, size, digits) for n, size in ((3, 1), (3, 2), (4, 2)) for digits in ((), (1,), (1, 0), (1, 1))]
@@ -187,7 +187,7 @@ class RefusesNothing(_Plan):
         return 1 << 16
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("n", [2, 3, 63, 1023])
 def test_all_bytes_for_single_elements_give_every_element_equally_often(
     monkeypatch: pytest.MonkeyPatch, n: int

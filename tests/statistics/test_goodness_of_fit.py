@@ -11,8 +11,7 @@ Fits = Callable[[ArrayLike, ArrayLike], bool]
 LAW = np.array([0.4, 0.3, 0.2, 0.1])
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_counts_drawn_from_the_law_fit_it(fits: Fits) -> None:
     rng = np.random.default_rng(1)
     assert all(fits(rng.multinomial(10_000, LAW), LAW) for _ in range(2000))

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, Estimate, estimate
+from hush import Task
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.mechanisms import fold, laplace
 from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
 from hush_aggregator.tally import Tally
 from hush_common.domain import GRID_STEPS
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 TARGETS = {REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION}
 M = GRID_STEPS

@@ -33,8 +33,7 @@ def test_every_quantile_of_the_table_comes_out() -> None:
     assert float(abs(found / expected - 1).max()) < ALLOWED
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_twentieth_of_the_table_is_computed_again() -> None:
     for mix, confidence, quantile in SOME:
         tail, density = tail_and_density(mix, mp.mpf(quantile))

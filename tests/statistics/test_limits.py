@@ -153,7 +153,7 @@ def rows(q: float, p: float, count: int) -> Array:
     return np.repeat([[q], [p], [1 - q], [1 - p]], count, axis=1)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("n", [1, 7, 60])
 @pytest.mark.parametrize(("q", "p"), [(0.27, 0.73), (0.499, 0.501), (1e-6, 0.5), (0.3, 1 - 1e-9)])
 def test_the_fewest_true_ones_are_found_for_all_counts_and_tails_at_once(n: int, q: float, p: float) -> None:

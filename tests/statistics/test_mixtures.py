@@ -102,7 +102,7 @@ def test_the_published_interval_is_the_corrected_one() -> None:
     )  # four steps, not 3.92
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_the_worst_number_of_noisy_reports_found_by_search_is_covered() -> None:
     found = worst("bit", ("0.1", "10"), 1000, 0.95)
     assert found is not None
@@ -116,7 +116,7 @@ def test_the_search_finds_the_rule_without_the_correction() -> None:
     assert standard_errors(least, 0.5, EXACT_RUNS) < 10 * BAR
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("place", SAMPLE)
 def test_random_mixtures_are_covered(place: int) -> None:
     one = mixture(place)

@@ -11,7 +11,9 @@ from covering.cells import law
 from numpy.typing import NDArray
 from single_intervals import chernoff, ends
 
-from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate, estimate
+from hush import Task
+from hush_aggregator import PartEstimate
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.bounded_mean import Batches, Group, is_normal, rule
 from hush_aggregator.estimate.bounded_mean import estimate as bounded
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
@@ -23,7 +25,7 @@ from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.rng import SystemRng
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 
@@ -159,8 +161,7 @@ def simulated(of: FiniteChannel, values: Values, n: int, runs: int = 2000) -> tu
     return hits[0], hits[1]
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("n", [3, 30, 300])
 @pytest.mark.parametrize("of", MANY)
 def test_more_levels_cover_both_targets_at_any_n(of: FiniteChannel, n: int) -> None:
@@ -169,7 +170,7 @@ def test_more_levels_cover_both_targets_at_any_n(of: FiniteChannel, n: int) -> N
         assert min(simulated(of, values, n)) > 0.945 - slack
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_a_t_interval_collapses_where_they_do_not() -> None:
     of = channel("4")
     values = np.zeros((2000, 3))
@@ -236,7 +237,7 @@ def offers(mechanism: str, domain: dict[str, object] = NUMBER, epsilons: tuple[s
     )
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     asked = offers("laplace")
     assert isinstance(asked.randomizer, Offers)
@@ -263,8 +264,7 @@ def test_pooled_laplace_covers_both_targets_and_weighs_people_alike() -> None:
     assert given.pooled.weights["2"] > 0.5
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("mechanism", ["multilevel", "randomized_response"])
 def test_pooled_bounded_reports_cover_both_targets(mechanism: str) -> None:
     asked = offers(mechanism, NUMBER if mechanism == "multilevel" else {"kind": "bit"})
@@ -360,8 +360,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     assert y == PartEstimate(name="y")
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None:
     of, rng, runs, n = channel("1"), np.random.default_rng(11), 2000, 12
     x = np.array([1.0] * 2 + [0.0] * 10)
@@ -377,7 +376,7 @@ def test_coordinates_of_few_devices_are_covered_for_those_who_reported() -> None
     assert covered / runs > NOMINAL - 4 * sqrt(0.0475 / runs)
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 def test_many_reports_cover_both_targets_by_the_score_interval() -> None:
     of = channel("2")
     assert bounded([Group(of, (200, 200, 200))], Units(), NOMINAL).methods[POPULATION] == "student-score"
@@ -397,7 +396,7 @@ EXTREME: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize("name", EXTREME)
 @pytest.mark.parametrize("epsilons", [["0.000001"], ["50"], ["0.000001", "50"]])
 @pytest.mark.parametrize("confidence", [1e-300, 0.95, 1 - 2**-53])

@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from hush import Scenario, Task
 from hush_common.domain import NumberDomain
-from hush_common.task import Task
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import PopulationSampler, draw_devices
 from hush_simulations.engines.bulk.engine import CellCounts, draw_population
@@ -39,7 +39,7 @@ from hush_simulations.scenarios.population import (
     zipf_numbers,
     zipf_weights,
 )
-from hush_simulations.scenarios.scenario import Scenario, draw_people
+from hush_simulations.scenarios.scenario import draw_people
 
 Table = NDArray[np.int64]
 Fits = Callable[[ArrayLike, ArrayLike], bool]
@@ -173,7 +173,7 @@ def alike(some: Table, others: Table) -> bool:
     return min(tails) > FALSE_ALARM / len(tails)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CASES)
 def test_people_are_where_those_of_real_devices_are_in_every_round(case: str, way: str) -> None:
@@ -229,7 +229,7 @@ def test_devices_of_a_group_drop_out_together_and_not_with_those_of_another(way:
 # What bulk makes of continuous people is exact.
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("panel", [STEADY, Panel((4.0,)), Panel((-4.0,), nonresponse=(SILENT,))])
 @pytest.mark.parametrize("population", [LOGNORMAL, Lognormal(20.0, 4.0), TWO.groups[1].people])
 def test_cells_have_the_share_of_the_exact_distribution_function_and_the_mean_of_the_population(

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from planned import POPULATIONS, fewest_kept, half_widths, kept, levels, longer
 
+from hush import Task
 from hush_aggregator.estimate.finite_channel import KEPT, Values
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
-from hush_common.task import Task
 from hush_simulations.planning.plan import (
     TARGETS,
     MechanismCost,
@@ -62,8 +62,7 @@ def check(name: str, epsilon: str, error: float, confidence: float, *, runs: int
             assert kept(halves, error) >= fewest_kept(others), (name, epsilon, error, confidence, target, n, label)
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("name", "epsilon"),
     [
@@ -102,7 +101,7 @@ def test_no_more_people_are_planned_than_it_takes(name: str, target: Target) -> 
 SHARES = (0, 0.004, 0.03, 0.2, 0.35, 0.5, 0.61, 0.9, 1)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("name", "epsilon", "error", "confidence"),
     [
@@ -148,7 +147,7 @@ SWITCHES: list[tuple[str, str, float, Target, int]] = [
 """With more people than these the interval is longer at first: its method changes, or one more count is in it."""
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(("name", "epsilon", "confidence", "target", "n"), SWITCHES)
 def test_more_people_than_planned_get_no_longer_interval(
     name: str, epsilon: str, confidence: float, target: Target, n: int
@@ -169,7 +168,7 @@ def test_a_plan_for_one_number_of_people_alone_is_noticed(
     assert any(error_of(line, target, more, confidence) > error for more in range(n + 1, n + n // 2))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("name", "people", "target", "error", "confidence"),
     [

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from planned import POPULATIONS, fewest_kept, half_widths, kept, levels
 
+from hush import Task
 from hush_aggregator.estimate.finite_channel import Values
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Multilevel
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
-from hush_common.task import Task
 from hush_simulations.planning.plan import (
     TARGETS,
     MechanismCost,
@@ -58,8 +58,7 @@ def planned(line: MechanismCost, target: Target, error: float) -> int:
     return people
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize("label", SPREAD)
 @pytest.mark.parametrize(("name", "epsilon"), [*((name, "2") for name in DOMAINS), ("multilevel", "6"), ("table", "4")])
 def test_a_plan_is_kept_by_people_like_those_of_the_data(name: str, epsilon: str, label: str) -> None:

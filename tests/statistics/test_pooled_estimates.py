@@ -72,7 +72,7 @@ CORNERS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99, 1 - 0.05 / 1024])
 @pytest.mark.parametrize("corner", CORNERS)
 def test_under_several_epsilons_no_confidence_is_missed(corner: str, confidence: float) -> None:

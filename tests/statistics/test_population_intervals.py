@@ -59,7 +59,7 @@ def least_coverage(epsilon: float, n: int, half: float) -> float:
 EPSILONS, SIZES = (0.5, 1, 2, 4, 8, 16, 50), (1, 2, 3, 5, 16, 20, 64, 100, 700)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_interval_for_the_population_covers_less_than_it_says(epsilon: float) -> None:
     worst = 0.0
@@ -79,7 +79,7 @@ def test_popoviciu_at_any_confidence_and_epsilon_would_be_found() -> None:
     assert least_coverage(8, 2, two) < 0.71
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("confidence", CONFIDENCES)
 @pytest.mark.parametrize(("n", "enrolled"), [(1, 2), (5, 6), (20, 30), (20, 200), (60, 60)])
 def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled: int, confidence: float) -> None:

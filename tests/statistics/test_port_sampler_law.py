@@ -16,11 +16,12 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 from port_programs import C_PORT, Port, compiled, hexadecimal, port_of
 
+from hush import Task
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 Fits = Callable[[ArrayLike, ArrayLike], bool]
 LANGUAGES = ["c", "node", "cpython"]
@@ -51,7 +52,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return port_of(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(("epsilon", "index"), [("1", 0), ("2.333333", GRID_STEPS // 3)])
 def test_noise_of_a_port_has_the_law_of_the_table(
     fits: Fits, port: Port, tmp_path: Path, epsilon: str, index: int
@@ -67,7 +68,7 @@ def bits_fit(fits: Fits, reports: NDArray[np.int64], epsilon: Fraction, bit: int
     return fits(np.bincount(reports, minlength=2), [1 - one, one])
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("bit", [0, 1])
 def test_bits_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_path: Path, bit: int) -> None:
     task = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
@@ -76,7 +77,7 @@ def test_bits_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_pa
     assert not bits_fit(fits, reports, Fraction(4, 3), bit), "another epsilon is seen"
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_levels_of_a_port_have_the_law_of_the_table(fits: Fits, port: Port, tmp_path: Path) -> None:
     task = make_task({"id": "m", "epsilon": "2", "mechanism": "multilevel", "levels": 4, "domain": NUMBER})
     mechanism, index = Multilevel(Fraction(2), GRID_STEPS, 4), GRID_STEPS * 3 // 7
@@ -95,7 +96,7 @@ SLIPS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("slip", SLIPS)
 def test_a_law_that_is_wrong_in_the_c_source_is_seen(fits: Fits, tmp_path: Path, slip: str) -> None:
     source = (C_PORT / "hush.c").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ SMALL_GRIDS = [(steps, Fraction(epsilon)) for steps in (1, 2, 5, 8) for epsilon 
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.medium
 @pytest.mark.parametrize(("steps", "epsilon"), SMALL_GRIDS)
 def test_the_loss_of_laplace_is_epsilon_to_thirty_digits_and_never_above(steps: int, epsilon: Fraction) -> None:
     assert verdict(Laplace(epsilon, steps), range(steps + 1)) == "exact"

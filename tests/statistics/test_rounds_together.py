@@ -10,12 +10,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from hush_aggregator.estimate import POPULATION, REPORTERS, Estimate, estimate, pooled_rounds
+from hush import Task
+from hush_aggregator import Estimate
+from hush_aggregator.estimate import POPULATION, REPORTERS, estimate, pooled_rounds
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import METHOD, combine
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 ROUNDS = 3
 TIMES = {"rounds": ROUNDS, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
@@ -98,7 +100,7 @@ def drawn(groups: Mapping[int, int], share: float) -> list[tuple[float, int, int
     return [(chance, ones, size) for ones, chance in law.items()]
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("epsilon", ["1", "4", "12", "24"])
 @pytest.mark.parametrize("groups", [{2: 30}, {2: 15, 1: 30}, {6: 12}])
 def test_both_intervals_of_all_rounds_cover(epsilon: str, groups: dict[int, int]) -> None:

@@ -17,7 +17,7 @@ from hush_common.mechanisms import Laplace, RandomizedResponse, laplace
 from hush_common.mechanisms.laplace import bernoulli_exp, discrete_laplace
 from hush_common.rng import Rng
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.medium
 
 Law = dict[int, Fraction]
 Enumerate = Callable[[Callable[["PathRng"], int], Fraction], tuple[Law, Fraction]]
@@ -58,7 +58,7 @@ def agrees(law: Law, missing: Fraction, mechanism: Laplace, index: int) -> bool:
     ) and all(mechanism.admits((k,)) for k in law)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_every_path_of_perturb_together_gives_the_table(enumerate_law: Enumerate, index: int) -> None:
     mechanism = Laplace(Fraction(2), 2)
@@ -82,7 +82,7 @@ def _one_coin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(laplace, "bernoulli_exp", one_coin)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.usefixtures("_one_coin")
 @pytest.mark.parametrize(("s", "t"), SCALES)
 def test_every_path_of_the_sampler_together_gives_the_table(enumerate_law: Enumerate, s: int, t: int) -> None:

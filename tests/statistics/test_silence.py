@@ -21,18 +21,17 @@ import pytest
 from fake_transport import answer_one
 from silence import NOW, Answer, Event, Events, Tree, known_laws, law_of, paths, question_of, worst_ratio
 
-from hush_client.policy import Policy
+from hush import Task
+from hush_client import Policy, Receipt
 from hush_client.privacy import decide as decide_module
 from hush_client.privacy import draw as draw_module
 from hush_client.privacy.answer import Question
 from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_client.privacy.decision import Decision
 from hush_client.privacy.draw import Drawn, draw
-from hush_client.receipt import Receipt
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, ParsedValue, VectorDomain
 from hush_common.mechanisms.parameters import ChannelTable, Parameters
 from hush_common.rng import ReportRng
-from hush_common.task import Task
 
 # ---- the signatures
 
@@ -117,7 +116,7 @@ def bound(epsilon: Fraction) -> Decimal:
     return (Decimal(epsilon.numerator) / Decimal(epsilon.denominator)).exp() * (1 + Decimal("1e-20"))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", INSTANCES)
 def test_everything_that_leaves_a_device_has_nearly_the_same_law_for_any_two_values(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -239,7 +238,7 @@ def pattern_of(asked: Task, tree: Tree, values: tuple[object, ...]) -> tuple[int
     return tuple(levels.index(level) for level in levels)
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("name", STICKY)
 def test_sticky_answers_have_nearly_the_same_law_given_the_rounds_of_equal_levels(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -104,8 +104,7 @@ def constants(steps: int, rounds: int) -> list[Values]:
     return [(value,) * rounds for value in range(steps + 1)]
 
 
-@pytest.mark.long
-@pytest.mark.slow
+@pytest.mark.large
 @pytest.mark.parametrize(("steps", "levels", "rounds"), CASES)
 def test_all_rounds_together_lose_epsilon_beside_the_pattern_and_no_more(steps: int, levels: int, rounds: int) -> None:
     mechanism = Multilevel(E, steps, levels)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 from single_intervals import band, betting_interval, mixture_deviation, score_interval
 
+from hush import Task
 from hush_aggregator.estimate import (
     ANYTIME,
     ANYTIME_POPULATION,
@@ -35,7 +36,7 @@ from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 Array = NDArray[np.float64]
 
@@ -158,7 +159,7 @@ GROUPS = (
 SPAN = Units(Fraction(-10), Fraction(30))
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("groups", GROUPS)
 def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselves(

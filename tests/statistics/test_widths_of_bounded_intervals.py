@@ -152,7 +152,7 @@ MIDDLING = [
 ]  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize(("epsilon", "n"), MIDDLING)
 def test_the_reporters_interval_is_hardly_wider_than_that_of_the_population_and_never_than_two_methods_apart(
     epsilon: str, n: int

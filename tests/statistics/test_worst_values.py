@@ -14,11 +14,12 @@ from covering.predicates import Runs, predicate
 from covering.searched import KINDS, noisiest, searched, start, worst
 from scipy import stats
 
+from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate, estimate_tallies
 from hush_aggregator.estimate.bounded_mean import is_normal
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
-from hush_common.task import Task, make_task
+from hush_common.task import make_task
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
 CLOSE = 1e-9
@@ -63,9 +64,9 @@ def least_coverage(ends: Callable[[Array], Limits], of: FiniteChannel, n: int) -
     ("epsilon", "confidence", "more"),
     [
         ("1.3", 0.5, 3),
-        pytest.param("1.24", 0.8, 1, marks=pytest.mark.long),
-        pytest.param("1.43", 0.8, 5, marks=pytest.mark.long),
-        pytest.param("1.7", 0.5, 1, marks=pytest.mark.long),
+        pytest.param("1.24", 0.8, 1, marks=pytest.mark.large),
+        pytest.param("1.43", 0.8, 5, marks=pytest.mark.large),
+        pytest.param("1.7", 0.5, 1, marks=pytest.mark.large),
     ],
 )
 def test_values_of_the_largest_noise_are_covered_exactly(epsilon: str, confidence: float, more: int) -> None:
@@ -124,7 +125,7 @@ def test_reports_of_a_few_people_at_one_bound_are_skew_and_the_population_is_cov
     assert standard_errors(held(task, counts, confidence, POPULATION, few), confidence) > -2
 
 
-@pytest.mark.long
+@pytest.mark.large
 def test_a_search_ends_where_intervals_cover_and_finds_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seeded few of the search of docs/coverage.md, and the same for intervals of a lower confidence."""
 
@@ -142,7 +143,7 @@ def test_a_search_ends_where_intervals_cover_and_finds_those_that_do_not(monkeyp
     assert least() < BAR
 
 
-@pytest.mark.long
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_that_a_search_finds_cover(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("covering.searched.STARTS", 2)

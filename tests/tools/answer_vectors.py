@@ -18,12 +18,13 @@ import pytest
 from port_cases import VECTORS_FILE, Answer, Case, answer_of, answers_from_memory, needs_of
 from port_programs import FEATURES
 
+from hush import Task
 from hush_common.domain import GRID_STEPS
 from hush_common.epsilon import WEIGHT_OF_TRUTH
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Channel, Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.mechanisms.mechanism import Mechanism
-from hush_common.task import Task, decode_task, make_task
+from hush_common.task import decode_task, make_task
 
 __all__ = ["main"]
 

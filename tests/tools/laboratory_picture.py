@@ -12,8 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tools.readme_picture import shown
 
-from hush_simulations.api.sweep import sweep
-from hush_simulations.sweeps.result import SweepResult
+from hush import SweepResult, sweep
 
 __all__ = ["PICTURE", "fresh", "save"]
 

@@ -20,9 +20,9 @@ from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from hush import Run
 from hush_simulations.commands.simulate import Request
 from hush_simulations.engines.live import simulate
-from hush_simulations.results.run import Run
 
 __all__ = ["PICTURE", "SEED", "drawn", "fresh", "save", "shown"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from toy.kary import KaryResponse
 
-from hush_aggregator.estimate.estimates import Estimate
+from hush_aggregator import Estimate
 from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible

@@ -1,0 +1,97 @@
+"""Every mechanism goes the whole way: report, frame, admission, store, estimate, document."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rendered import rendered, squeezed
+
+from hush import Task
+from hush_aggregator import Result, SqliteStore
+from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate.mechanisms import fold
+from hush_aggregator.explain import blocks, expected_error, meaning
+from hush_aggregator.intake import admit, decode, receive
+from hush_aggregator.result import encode
+from hush_common.rng import SystemRng
+from hush_common.task import make_task
+from hush_common.topics import Delivery
+from hush_common.wire import Refusal, Report, encode_frame, encode_json
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NUMBER = {"kind": "number", "lower": -2.0, "upper": 3.0}
+LABELS = [f"label {k}" for k in range(40)]
+POINT = {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]}
+TABLE = {"positions": [-1, 2], "unit": 1, "weights": [[2, 1], [1, 2]]}
+
+
+def task(**fields: object) -> Task:
+    return make_task({"id": "t", "epsilon": "1", **fields})
+
+
+CASES: dict[str, tuple[Task, object, list[tuple[int, ...]]]] = {
+    "laplace": (task(domain=NUMBER), 1.0, [(1 << 40,), (0, 0)]),
+    "bit": (task(domain={"kind": "bit"}), True, [(2,), (-1,)]),
+    "multilevel": (task(domain=NUMBER, mechanism="multilevel", levels=3), 1.0, [(4,), (-1,)]),
+    "table": (task(domain=NUMBER, mechanism="table", table=TABLE), 1.0, [(2,), (-1,)]),
+    "category": (task(domain={"kind": "category", "labels": LABELS}), "label 3", [(0, 0), (1, 1 << 8), (1,)]),
+    "vector": (task(domain=POINT, sampled=2), [0, 0.5, 1], [(1, 0, 0, 0), (0, 0, 3, 0), (0, 2, 1, 0), (0, 0)]),
+    "two epsilons": (task(domain=NUMBER, offers=["0.5", "1"]), 1.0, [(2, 0), (-1, 0), (0,)]),
+}
+"""Task, a value, and bodies that no honest device sends."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        yield store
+
+
+def delivery(payload: bytes) -> Delivery:
+    return Delivery("hush/v1/reports/t/device", payload)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store: SqliteStore) -> None:
+    asked, value, bad = CASES[name]
+    rng, index = SystemRng(), asked.domain.index(value)
+    offers = len(asked.offers) or 1
+    bodies = [asked.perturb(index, rng, k % offers) for k in range(30)]
+    reports = [Report.new(asked.report_digest, 0, body, rng) for body in bodies]
+    sent = [delivery(encode_frame(reports[:20])), *(delivery(encode_json("t", report)) for report in reports[20:])]
+    sent += [delivery(encode_frame([Report.new(asked.report_digest, 0, body, rng)])) for body in bad]
+    admitted = admit(decode(receive(sent).reports), {"t": asked}, NOW)
+    assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): len(bad)}
+    store.add_task(asked)
+    store.commit(admitted.accepted[:1], {})
+    store.commit(admitted.accepted, {})
+    tally = store.tally(asked.digest, 0)
+    assert tally == fold(asked.randomizer, np.array(bodies, dtype=np.int64))
+    given = estimate(asked, tally, 0.95)
+    result = Result(asked, 0, given, {}, 0.95, NOW).to_document()
+    assert (given.n, result["n"]) == (30, 30)
+    assert json.loads(encode(result)) == result
+
+
+def text(asked: Task) -> str:
+    return squeezed(rendered(blocks(asked)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_meaning_of_every_task_can_be_told(name: str) -> None:
+    asked, _, _ = CASES[name]
+    told = text(asked)
+    assert f"mechanism {asked.mechanism}" in told
+    assert json.loads(json.dumps(meaning(asked)))["expected_error"]["100"] == expected_error(asked, 100)
+    assert expected_error(asked, 100) == pytest.approx(10 * expected_error(asked, 10_000))
+
+
+def test_a_person_reads_what_is_asked() -> None:
+    assert "one of 40: label 0, label 1, " in text(CASES["category"][0])
+    assert ", label 38, label 39" in text(CASES["category"][0])
+    assert "3 numbers: x, y, z" in text(CASES["vector"][0])
+    assert "% of the range of each number" in text(CASES["vector"][0])
+    assert "a device chooses one of 0.5, 1" in text(CASES["two epsilons"][0])

@@ -1,0 +1,153 @@
+"""What anybody may publish costs no more than is said, and what one gives oneself has no such bound."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from hush import Task
+from hush_aggregator import SqliteStore
+from hush_aggregator.logs import LogFormat, logging_to
+from hush_aggregator.store import Origin
+from hush_aggregator.tasks import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, TASKS, KnownTasks, TaskNames, columns_of
+from hush_common.errors import TaskError
+from hush_common.task import make_task
+
+
+def bit(number: int) -> Task:
+    return make_task({"id": f"b{number}", "epsilon": "1", "domain": {"kind": "bit"}})
+
+
+def vector(number: int, levels: int, coordinates: int = 64) -> Task:
+    axes = [{"name": f"c{place}", "lower": 0.0, "upper": 1.0} for place in range(coordinates)]
+    domain = {"kind": "vector", "coordinates": axes}
+    return make_task({"id": f"v{number}", "mechanism": "vector", "epsilon": "1", "levels": levels, "domain": domain})
+
+
+def learn(known: KnownTasks, task: Task) -> str:
+    """Why a task that was published is not counted; empty if it is."""
+    if why := known.full(task.id, task.payload):
+        return why
+    try:
+        known.learn(task.id, task.payload)
+    except TaskError as error:
+        return str(error)
+    return ""
+
+
+def test_no_more_than_a_thousand_are_learned_and_those_given_do_not_count(memory_path: Path) -> None:
+    with SqliteStore(memory_path / "store") as store:
+        known = KnownTasks(store, [bit(-number) for number in range(1, 11)])
+        known.load()
+        assert not any(learn(known, bit(number)) for number in range(TASKS))
+        assert learn(known, bit(TASKS)).startswith(
+            f"no more than {TASKS} tasks found on the broker are counted; give it"
+        )
+        assert learn(known, bit(0)) == ""  # it is known
+        assert len(known) == TASKS + 10
+        store.add_task(bit(TASKS), Origin.FILE)
+        store.close_task("b0")
+        known.refresh()
+        assert learn(known, bit(TASKS + 1)) == ""  # one has ended
+
+
+@pytest.mark.large
+def test_no_more_bytes_are_learned_than_a_device_remembers(tmp_path: Path) -> None:
+    labels = [f"{number:04d}" + "x" * 90 for number in range(590)]
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, ())
+        known.load()
+        large = make_task({"id": "t0000", "epsilon": "1", "domain": {"kind": "category", "labels": labels}})
+        room = PAYLOAD_BYTES // len(large.payload)
+        for number in range(room + 20):
+            payload = large.payload.replace(b"t0000", f"t{number:04d}".encode())
+            if not (why := known.full(f"t{number:04d}", payload)):
+                known.learn(f"t{number:04d}", payload)
+        assert len(known) == room
+        assert why.startswith(f"tasks found on the broker may have {PAYLOAD_BYTES} bytes in all")
+        assert learn(known, bit(0)) == ""
+
+
+def test_neither_one_nor_all_have_more_sums_than_is_said(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, ())
+        known.load()
+        assert f"one task found on the broker may have {COLUMNS_OF_ONE}" in learn(known, vector(0, 1024, 1024))
+        wide = [vector(number, 900) for number in range(1, 6)]
+        room = COLUMNS // columns_of(wide[0])
+        assert [bool(learn(known, task)) for task in wide] == [False] * room + [True] * (5 - room)
+        assert learn(known, bit(0)) == ""
+    with SqliteStore(tmp_path / "own") as store:
+        known = KnownTasks(store, [vector(0, 1024, 1024)])
+        known.load()
+        assert len(known) == 1
+
+
+def test_one_s_own_tasks_come_first_and_small_ones_before_large(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, [vector(7, 16)])
+        known.load()
+        for task in (vector(8, 8), bit(1)):
+            known.learn(task.id, task.payload)
+        assert sorted(known, key=known.rank) == ["v7", "b1", "v8"]
+
+
+def test_no_warning_ends_those_that_come_later(tmp_path: Path) -> None:
+    """20 bad messages silenced every later warning, for the life of the process."""
+    shown = StringIO()
+    with SqliteStore(tmp_path / "store") as store, logging_to(shown, LogFormat.TEXT) as log:
+        known = KnownTasks(store, ())
+        for minute in ("first", "second"):
+            for number in range(1000):
+                known.tell_refused(f"t{number}", f"too many in the {minute}")
+                known.pass_by(f"{minute}-{number}", b"{")
+            known.pass_over("honest", b"{}", "no room")
+            known.pass_over("honest", b"", "no room")
+            log.turn()
+    lines = shown.getvalue().splitlines()
+    assert sum("too many in the second" in line for line in lines) == 50
+    assert sum("'second-" in line for line in lines) == 50
+    assert sum("no room for the task published as 'honest'" in line for line in lines) == 2, "a kind of its own"
+    assert sum("950 more lines like this were left out" in line for line in lines) == 4
+
+
+def test_names_that_are_not_counted_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_aggregator.tasks._MOST_NAMES", 3)
+    names = TaskNames()
+    assert [names.add(name) for name in "abcabcd"] == [True] * 3 + [False] * 3 + [True]
+    assert (len(names), "c" in names, "d" in names, names.overflowed) == (3, True, False, True)
+    names.discard("a")
+    assert names.add("d")
+    assert "d" in names
+
+
+def test_where_more_have_no_room_than_are_remembered_any_unknown_task_may_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hush_aggregator.tasks._MOST_NAMES", 2)
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, ())
+        assert known.limit_reached == ""
+        for name in ("a", "b"):
+            known.pass_over(name, b"{}", "full")
+        assert (known.is_without_room("a"), known.is_without_room("c"), known.is_without_room(None)) == (
+            True,
+            False,
+            False,
+        )
+        assert known.limit_reached == "2 published tasks are not counted: full"
+        known.pass_over("c", b"{}", "full")
+        assert known.is_without_room("d")
+        assert known.limit_reached == "more than 2 published tasks are not counted: full"
+
+
+def test_a_task_with_too_many_sums_has_no_room(tmp_path: Path) -> None:
+    with SqliteStore(tmp_path / "store") as store:
+        known = KnownTasks(store, ())
+        known.load()
+        assert learn(known, vector(0, 1024, 1024))
+        assert known.without_room == 1
+        assert "1 published tasks are not counted: task: its tally has" in known.limit_reached
+        with pytest.raises(TaskError, match="deleted"):
+            known.learn("v0", b"")
+        assert known.limit_reached == ""

@@ -1,0 +1,69 @@
+"""An edge broker forwards to a central one, with the lines of docs/operations.md."""
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from backlog import Service, counted_ids, fill, report_id
+from servers import Mosquitto, need
+
+from hush_common.task import make_task
+from hush_common.topics import estimate_topic, task_topic
+
+pytestmark = pytest.mark.medium
+
+TEXT = (Path(__file__).parents[3] / "docs/operations.md").read_text(encoding="utf-8")
+NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+
+
+def bridge(port: int) -> str:
+    """The lines of the document, to a port of the loopback without TLS and login, which tries again at once."""
+    (block,) = re.findall(r"^```text\n(connection central\n.*?)^```", TEXT, flags=re.DOTALL | re.MULTILINE)
+    block, secured = re.subn(r"^(bridge_cafile|remote_username|remote_password) .*\n", "", block, flags=re.MULTILINE)
+    assert secured == 3
+    return block.replace("central.example:8883", f"127.0.0.1:{port}\nrestart_timeout 1")
+
+
+def wait_for(service: Service, reports: int) -> None:
+    deadline = time.monotonic() + 60
+    while service.counted() < reports:
+        assert time.monotonic() < deadline, service.text
+        time.sleep(0.1)
+
+
+def first(port: int, topic: str) -> bytes:
+    """The first message of a topic."""
+    words = [need("mosquitto_sub"), "-h", "127.0.0.1", "-p", str(port), "-t", topic, "-C", "1", "-W", "60"]
+    return subprocess.run(words, capture_output=True, check=True, timeout=90).stdout.rstrip(b"\n")
+
+
+def test_tasks_come_to_the_edge_and_every_report_to_the_centre(tmp_path: Path) -> None:
+    for name in ("central", "edge"):
+        (tmp_path / name).mkdir()
+    task, store = tmp_path / "task.json", tmp_path / "hush.sqlite3"
+    task.write_bytes(NUMBER.payload)
+    central = Mosquitto(tmp_path / "central")
+    central.start()
+    edge = Mosquitto(tmp_path / "edge", settings=f"max_queued_messages 0\n{bridge(central.port)}")
+    edge.start()
+    service = Service(central.url, store, "--task", str(task))
+    try:
+        service.until_subscribed()
+        assert first(edge.port, task_topic(NUMBER.id)) == NUMBER.payload
+        fill(edge.port, NUMBER, range(500), senders=10)
+        wait_for(service, 500)
+        central.stop()
+        fill(edge.port, NUMBER, range(500, 1000), senders=10)  # waits on the edge
+        central.start()
+        wait_for(service, 1000)
+        assert sorted(counted_ids(store)) == sorted(map(report_id, range(1000)))
+        deadline = time.monotonic() + 60
+        while json.loads(first(edge.port, estimate_topic(NUMBER.id)))["n"] != 1000:
+            assert time.monotonic() < deadline, service.text
+    finally:
+        service.stop()
+        edge.stop()
+        central.stop()

@@ -1,0 +1,319 @@
+"""What Home Assistant is told: keys that it takes, templates that never fail, and when it is told and told no more."""
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from broker_world import DRAFT, HEIGHTS, World, frame, living
+from home_assistant import CATEGORIES, DEVICE, ENTITY_ID, ORIGIN, SENSOR, TOP, TOPIC, rendered, sensors
+from made_results import result_of, single
+
+from hush import Task
+from hush_aggregator import Estimate, PartEstimate
+from hush_aggregator.commands.serve import Settings
+from hush_aggregator.home_assistant import MOST_PARTS, Announcing, announcement
+from hush_aggregator.presentation import NumberFormat
+from hush_aggregator.result import encode
+from hush_aggregator.store import SqliteEditor, TaskState
+from hush_common.errors import OptionError
+from hush_common.task import make_task
+from hush_common.topics import estimate_topic, status_topic
+from hush_common.wire import Refusal
+
+STATUS = status_topic("aggregator")
+CONFIG = "homeassistant/device/hush_heights/config"
+LABELS = ["<script>alert(1)</script>", "{{ states('lock.door') }}", "{% raise %}", *(f"way {n}" for n in range(40))]
+
+
+def task(domain: dict[str, Any], **more: Any) -> Task:  # noqa: ANN401 - fields of a draft
+    return make_task({"id": "odd-name-1", "epsilon": "1", "title": LABELS[1] * 4, "domain": domain, **more})
+
+
+TASKS = {
+    "number": task({"kind": "number", "lower": 0.0, "upper": 9.0, "unit": "€/{{ 1 }}"}, enrolled=30),
+    "bit": task({"kind": "bit"}),
+    "categories": task({"kind": "category", "labels": LABELS}),
+    "vector": task(
+        {
+            "kind": "vector",
+            "coordinates": [{"name": f"c{n}", "lower": 0.0, "upper": 9.0, "unit": "kW"} for n in range(30)],
+        }
+    ),
+}
+INTERVALS = {"anytime": (0.125, 0.5), "reporters": (0.25, 0.375), "population": (0.0, 0.75)}
+
+
+def live(kind: str) -> Mapping[str, object]:
+    """A result with everything in it."""
+    one = TASKS[kind]
+    estimate = single(9, 0.3125, stderr={"reporters": 0.125}, intervals=INTERVALS)
+    if kind == "categories":
+        parts = [PartEstimate(n=9, name=label, mean=0.3125, joint_intervals=INTERVALS) for label in LABELS]
+        estimate = Estimate(9, parts=tuple(parts))
+    elif kind == "vector":
+        drawn = [PartEstimate(name=f"c{n}", n=9, mean=0.3125, intervals=INTERVALS) for n in range(20)]
+        estimate = Estimate(9, parts=(*drawn, PartEstimate(name="c20")))
+    return result_of(one, estimate, refused={Refusal.CLOSED: 2, Refusal.QUOTA: 3}).to_document()
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_it_has_no_key_that_home_assistant_does_not_take_and_all_that_it_asks_for(kind: str) -> None:
+    document: Any = json.loads(encode(announcement(TASKS[kind], STATUS)))
+    assert not document.keys() - TOP
+    assert {"device", "components", "origin"} <= document.keys()
+    assert not document["device"].keys() - DEVICE
+    assert document["device"]["identifiers"]
+    assert "name" in document["origin"].keys() <= ORIGIN
+    found = sensors(document)
+    for sensor in found.values():
+        assert not sensor.keys() - SENSOR
+        assert sensor["platform"] == "sensor"
+        assert sensor["state_topic"] == estimate_topic("odd-name-1")
+        assert sensor["availability_topic"] == STATUS
+        assert sensor.get("state_class") == "measurement"
+        assert sensor.get("entity_category", "config") in CATEGORIES
+        assert str(sensor.get("unit_of_measurement", "x")).strip()
+        assert ENTITY_ID.fullmatch(str(sensor["default_entity_id"]))
+    for name in ("unique_id", "default_entity_id"):
+        assert len({str(sensor[name]) for sensor in found.values()}) == len(found)
+    assert len(found) <= 3 * MOST_PARTS + 2
+
+
+FORMATS = [  # standard error, values: digits, rounding, zeros, signs, sizes
+    (0.04, (0.3125, -0.3125, 0.0, -1e-9, 0.285, 0.5)),
+    (0.0999999999999999999, (0.1,)),
+    (0.0999999999, (1 / 3, 2 / 3, 0.99995)),
+    (12.0, (171.449999, 171.45, -0.04, 9_999_999.5, 9_999_999.99999999, 1e9, 1.2345678e12, -4e300)),
+    (1e-20, (0.1, -1 / 3)),
+    (0.0, (0.125, 0.0)),
+    (3e8, (123_456_789.5, 5e-324)),
+    (1e12, (7.5,)),
+    (None, (0.3125, 17)),
+]
+
+
+@pytest.mark.parametrize(("error", "values"), FORMATS)
+@pytest.mark.parametrize("kind", ["number", "bit"])
+def test_a_state_has_the_digits_that_every_screen_shows(
+    kind: str, error: float | None, values: tuple[float, ...]
+) -> None:
+    stderr = {} if error is None else {"population": error / 2, "reporters": error}
+    for value in values:
+        found = result_of(TASKS[kind], single(9, value, stderr=stderr, intervals={"anytime": (value, value + 1)}))
+        shown, wording = states(kind, encode(found.to_document())), NumberFormat.of(found)
+        expected = [wording.number(value).replace(" ", ""), wording.number(value + 1).replace(" ", "")]
+        assert [shown["mean"], shown["anytime_upper"]] == expected
+
+
+@pytest.mark.large
+def test_parts_have_the_digits_of_their_own_standard_errors() -> None:
+    parts = tuple(
+        PartEstimate(name=f"c{n}", n=9, mean=1 / 3, stderr={"reporters": 10.0**-n}, intervals=INTERVALS)
+        for n in range(5)
+    )
+    shown = states("vector", encode(result_of(TASKS["vector"], Estimate(9, parts=parts)).to_document()))
+    assert [shown[f"mean_{n}"] for n in range(5)] == ["0.3", "0.33", "0.333", "0.3333", "0.33333"]
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_no_precision_replaces_the_digits_of_the_state(kind: str) -> None:
+    document: Any = json.loads(encode(announcement(TASKS[kind], STATUS)))
+    assert not [one for one in document["components"].values() if "suggested_display_precision" in one]
+
+
+def test_a_device_names_the_version_and_links_to_its_page_where_there_is_one() -> None:
+    def device(page: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(encode(announcement(TASKS["bit"], STATUS, page)))["device"]
+        return found
+
+    assert device("")["sw_version"] == version("hush-ldp")
+    assert "configuration_url" not in device("")
+    assert device("https://hush.example/a")["configuration_url"] == "https://hush.example/a/tasks/odd-name-1"
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_no_text_of_a_task_is_anything_but_a_name_or_a_unit(kind: str) -> None:
+    document: Any = json.loads(encode(announcement(TASKS[kind], STATUS)))
+    for sensor in document["components"].values():
+        sensor.pop("name")
+        sensor.pop("unit_of_measurement", None)
+    document["device"].pop("name")
+    rest = json.dumps(document)
+    assert not [text for text in ("script", "states(", "raise", "{{ 1 }}", "kW") if text in rest]
+
+
+def states(kind: str, payload: bytes) -> dict[str, str]:
+    """What each sensor shows."""
+    found = sensors(announcement(TASKS[kind], STATUS))
+    return {key: rendered(str(sensor["value_template"]), payload) for key, sensor in found.items()}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(
+    ("kind", "key", "expected"),
+    [
+        ("number", "mean", "0.31"),
+        ("number", "anytime_lower", "0.12"),
+        ("number", "reporters_upper", "0.38"),
+        ("number", "enrolled_upper", "None"),
+        ("number", "refused", "5"),
+        ("bit", "mean", "31"),
+        ("bit", "anytime_upper", "50"),
+        ("categories", "share_0", "31.2"),
+        ("categories", "share_19_lower", "12.5"),
+        ("vector", "mean_19", "0.3"),
+        ("vector", "mean_0_upper", "0.5"),
+        ("vector", "reports", "9"),
+    ],
+)
+def test_a_sensor_shows_the_figure_of_the_document(kind: str, key: str, expected: str) -> None:
+    assert states(kind, encode(live(kind)))[key] == expected
+
+
+NOTHING: dict[str, Callable[[str], bytes]] = {
+    "no report": lambda kind: encode(result_of(TASKS[kind], Estimate(0)).to_document()),
+    "failed": lambda kind: encode(result_of(TASKS[kind], Estimate(9, failures={"estimate": "slow"})).to_document()),
+    "cleared": lambda _: b"",
+    "no JSON": lambda _: b"x",
+    "null": lambda _: b"null",
+    "a list": lambda _: b"[1, 2]",
+    "a text": lambda _: b'"mean"',
+    "nothing in it": lambda _: b"{}",
+    "nulls": lambda _: b'{"mean": null, "intervals": null, "categories": null, "coordinates": null, "refused": null}',
+    "texts": lambda _: b'{"mean": "x", "n": "7", "intervals": "xy", "categories": "xy", "coordinates": {}}',
+    "odd intervals": lambda _: b'{"intervals": {"anytime": "ab", "reporters": [1], "population": 3, "enrolled": {}}}',
+    "odd errors": lambda _: b'{"stderr": {"reporters": "x", "population": null}, "categories": [{"stderr": [1]}]}',
+    "odd parts": lambda _: b'{"categories": [3, null, {}], "coordinates": [{"intervals": 3}, {"intervals": {}}]}',
+}
+
+
+@pytest.mark.parametrize("payload", NOTHING.values(), ids=list(NOTHING))
+@pytest.mark.parametrize("kind", TASKS)
+def test_where_there_is_no_figure_it_is_unknown_without_a_warning(kind: str, payload: Callable[[str], bytes]) -> None:
+    shown = states(kind, payload(kind))
+    assert {shown[key] for key in shown.keys() - {"reports", "refused"}} == {"None"}
+
+
+@pytest.mark.parametrize("payload", [*NOTHING.values(), lambda kind: encode(live(kind))])
+def test_attributes_are_a_small_object_of_json_whatever_comes(payload: Callable[[str], bytes]) -> None:
+    found = sensors(announcement(TASKS["number"], STATUS)).values()
+    (sensor,) = (one for one in found if "json_attributes_topic" in one)
+    shown = rendered(str(sensor["json_attributes_template"]), payload("number"))
+    assert json.loads(shown).keys() >= {"round", "refused", "final"}
+    assert len(shown) < 1000
+
+
+@pytest.mark.parametrize("naive", ["{{ value_json.mean }}", "{{ value_json.intervals.anytime[0] }}", "{{ x.y }}"])
+def test_what_fails_in_home_assistant_is_noticed_here(naive: str) -> None:
+    with pytest.raises((AssertionError, jinja2.UndefinedError)):
+        rendered(naive, b"{}")
+
+
+# When
+
+
+def announcing(world: World, prefix: str = "homeassistant") -> Announcing:
+    return Announcing(prefix, STATUS, world.store.public_identity)
+
+
+def retained(world: World, topic: str = CONFIG) -> Any:  # noqa: ANN401 - JSON
+    return json.loads(world.broker.retained[topic]) if topic in world.broker.retained else None
+
+
+def change(world: World, state: TaskState) -> None:
+    """As a command does."""
+    with SqliteEditor(world.path) as command:
+        if state is TaskState.CLOSED:
+            command.close_task("heights", None)
+        else:
+            command.set_state("heights", state)
+
+
+def test_a_task_is_announced_while_it_is_open_and_no_longer(tmp_path: Path) -> None:
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world))
+        assert retained(world)["device"]["identifiers"] == ["hush_heights"]
+        assert TOPIC.fullmatch(CONFIG.removeprefix("homeassistant/"))
+        world.send(frame())
+        change(world, TaskState.WITHDRAWN)
+        world.wait(5)
+        assert retained(world) is None
+        change(world, TaskState.OPEN)
+        world.wait(5)
+        assert retained(world) is not None
+        change(world, TaskState.CLOSED)
+        world.wait(5)
+        assert retained(world) is None
+
+
+def test_a_task_that_was_forgotten_while_nobody_ran_is_cleared_at_the_next_start(tmp_path: Path) -> None:
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world))
+        world.stop()
+        assert retained(world) is not None  # what is there stays while nobody is connected: it is unavailable
+        with SqliteEditor(world.path) as command:
+            command.forget("heights")
+        world.task = make_task(DRAFT | {"id": "other"})
+        world.serve(announcing=announcing(world))
+        assert retained(world) is None
+        assert retained(world, "homeassistant/device/hush_other/config") is not None
+
+
+def test_it_is_told_again_when_it_says_that_it_was_born_after_a_while_and_to_nothing_else(tmp_path: Path) -> None:
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world, "home_2"))
+        topic = CONFIG.replace("homeassistant", "home_2")
+        assert retained(world, topic) is not None
+        for words in (b"offline", b"", b"online?"):
+            world.broker.retained.pop(topic, None)
+            world.broker.deliver("home_2/status", words)
+            world.wait(15)
+            assert retained(world, topic) is None
+        world.broker.deliver("home_2/status", b"online")
+        world.wait(0.001)
+        assert retained(world, topic) is None
+        world.wait(12)
+        assert retained(world, topic) is not None
+        assert world.store.refusals("heights") == {}
+
+
+def test_what_is_cleared_is_not_cleared_again_when_it_was_born(tmp_path: Path) -> None:
+    """Home Assistant warns of each message without a device that it knows."""
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world))
+        change(world, TaskState.CLOSED)
+        world.wait(5)
+        assert retained(world) is None
+        world.broker.retained[CONFIG] = b'{"would be": "cleared"}'
+        world.broker.deliver("homeassistant/status", b"online")
+        world.wait(15)
+        assert retained(world) == {"would be": "cleared"}
+
+
+def test_what_another_store_publishes_is_neither_announced_nor_cleared(tmp_path: Path) -> None:
+    with living(tmp_path / "hush.sqlite") as world:
+        others = {"store": "f" * 32, "term": 3, "digest": HEIGHTS.digest.hex(), "n": 10}
+        world.broker.retained[estimate_topic("heights")] = json.dumps(others).encode()
+        world.broker.retained[CONFIG] = b'{"theirs": 1}'
+        world.serve(announcing=announcing(world))
+        change(world, TaskState.WITHDRAWN)
+        world.wait(10)
+        assert retained(world) == {"theirs": 1}
+
+
+def test_a_broker_that_forgot_it_has_it_again_after_the_next_connection(tmp_path: Path) -> None:
+    with living(tmp_path / "hush.sqlite") as world:
+        world.serve(announcing=announcing(world))
+        world.broker.kill()
+        world.wait(20)
+        assert retained(world) is not None
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b", "+", "#", "a b", "ä", "x" * 65])
+def test_a_prefix_that_is_no_level_of_a_topic_is_refused(prefix: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="home_assistant"):
+        Settings.read({"broker": "mqtt://x", "store": tmp_path / "s", "home_assistant": prefix})

@@ -1,0 +1,546 @@
+"""Answers from a source: asked once in a round, only when the answer is admitted, and never quoted."""
+
+import asyncio
+import logging
+import math
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from fake_transport import FakeTransport, Fate, make_heights
+from waiting import until
+
+from hush import Task
+from hush_client import Client, Gateway, Policy, Receipt, Undelivered
+from hush_client.gateway import AnswerService, GatewayConfig, SourceWorker
+from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
+from hush_common.errors import OptionError, TaskError
+from hush_common.task import decode_task, make_task
+from hush_common.topics import ALL_TASKS, Acknowledgement, task_topic
+from hush_common.wire import Frame, decode
+
+SOON, LATER = 0.1, 0.7  # seconds that a source has
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAILY = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "3"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("_CLOCK_CHECK", 0.005), ("_FIRST_RETRY", 0.01), ("_LONGEST_RETRY", 0.04)):
+        monkeypatch.setattr(f"hush_client.gateway.{name}", seconds)
+    monkeypatch.setattr("hush_client.gateway._PAUSE", 0.002)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+class Source:
+    """Gives values one after the other, the last one for ever; an exception is raised."""
+
+    def __init__(self, *values: object) -> None:
+        self._values = list(values)
+        self.calls = 0
+        self.threads: set[str] = set()
+
+    def __call__(self) -> object:
+        self.calls += 1
+        self.threads.add(threading.current_thread().name)
+        value = self._values.pop(0) if len(self._values) > 1 else self._values[0]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    async def read(self) -> object:
+        """The same without a thread."""
+        return self()
+
+
+def gateway(broker: FakeTransport, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
+    return Gateway(broker, name="g", state=state, spread=0, clock=clock, policy=policy)
+
+
+async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock) -> None:
+    broker, source = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source, source_timeout=SOON)
+        for day in range(3):
+            clock.time = START + timedelta(days=day, hours=1)
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
+        clock.time += timedelta(days=30)
+        await g.report("another", "heights", 172.0)  # the last round is open still, and settled for the first device
+        await until(lambda: len(broker.arrived) == 4)
+        assert (await g.ledger("d")).spent == 3
+    rounds = [frame.reports[0].round for _, payload in broker.arrived if isinstance(frame := decode(payload), Frame)]
+    assert rounds == [0, 1, 2, 2]
+    assert source.calls == 3
+
+
+async def test_after_a_restart_a_round_that_is_answered_asks_nobody(tmp_path: Path, clock: Clock) -> None:
+    broker, source, other = FakeTransport(), Source(172.0), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        assert (await g.report("d", "heights", 172.0)).status == "sent"
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source, source_timeout=SOON)
+        g.answer("e", "heights", other, source_timeout=SOON)
+        await until(lambda: other.calls)
+        await until(lambda: len(broker.arrived) == 2)
+    assert source.calls == 0
+
+
+async def test_a_source_that_blocks_runs_in_a_thread_of_its_own_and_an_async_one_in_the_loop(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def read() -> float:
+        threads.add(threading.current_thread().name)
+        return 172.0
+
+    threads: set[str] = set()
+    broker, source = FakeTransport(), Source(172.0)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("a", "heights", source, source_timeout=LATER)
+        g.answer("b", "heights", read, source_timeout=LATER)
+        g.answer("c", "heights", lambda: read(), source_timeout=LATER)  # noqa: PLW0108 - a call that gives a coroutine
+        await until(lambda: len(broker.arrived) == 3)
+    here = threading.current_thread().name
+    assert here not in source.threads
+    assert threads == {here}
+
+
+@pytest.mark.parametrize(
+    ("changes", "policy"),
+    [
+        ({"epsilon": "5"}, None),
+        ({}, Policy(lifetime=Fraction(1, 2))),
+        ({"closes": "2025-12-31T00:00:00Z"}, None),
+        ({"opens": "2026-01-02T00:00:00Z"}, None),
+    ],
+)
+async def test_a_source_is_not_asked_for_what_would_be_refused(
+    tmp_path: Path, clock: Clock, changes: dict[str, object], policy: Policy | None
+) -> None:
+    allowed = make_heights(id="allowed", purpose="other", epsilon="0.5")
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(**changes), task_topic("allowed"): allowed})
+    source, witness = Source(172.0), Source(172.0)
+    async with gateway(broker, tmp_path, clock, policy=policy) as g:
+        g.answer("d", "heights", source, source_timeout=SOON)
+        await g.task("heights")
+        g.answer("d", "allowed", witness, source_timeout=SOON)
+        await until(lambda: broker.arrived)
+        for _ in range(3):  # each is a transaction: time for the other one to be asked, were it to be
+            await g.ledger("d")
+    assert (source.calls, witness.calls) == (0, 1)
+
+
+async def test_a_device_that_stops_answering_charges_nothing_more_and_may_begin_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    broker, source, other = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(1), Source(2)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source, source_timeout=SOON)
+        g.answer("e", "heights", other, source_timeout=SOON)
+        await until(lambda: len(broker.arrived) == 2)
+        g.stop_answering("d", "heights")
+        with pytest.raises(ValueError, match="not answered"):
+            g.stop_answering("d", "heights")
+        clock.time += timedelta(days=1)
+        await until(lambda: len(broker.arrived) == 3)
+        assert [(await g.ledger(device)).spent for device in ("d", "e")] == [1, 2]
+        assert await g.devices() == ("d", "e")
+        g.answer("d", "heights", source, source_timeout=SOON)
+        await until(lambda: len(broker.arrived) == 4)
+        assert [(await g.ledger(device)).spent for device in ("d", "e")] == [2, 2]
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """The log, with a short time until a task that is not answered is logged."""
+    monkeypatch.setattr("hush_client.gateway._UNANSWERED", 0.01)
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+@pytest.mark.parametrize(
+    ("task_id", "changes", "parts"),
+    [
+        ("heigths", {}, ["no task 'heigths'", "check the name", task_topic("heigths")]),
+        ("secret", {}, [task_topic("secret"), "forbidden"]),
+        ("heights", {"opens": "2026-01-02T00:00:00Z"}, ["opens on 2026-01-02", "shows 2026-01-01 00:00:00"]),
+        ("heights", {"closes": "2025-12-31T00:00:00Z"}, ["closed on 2025-12-31", "shows 2026-01-01 00:00:00"]),
+    ],
+)
+async def test_a_task_that_waits_for_long_is_logged_once_with_the_reason(
+    watching: pytest.LogCaptureFixture, task_id: str, changes: dict[str, object], parts: list[str], tmp_path: Path
+) -> None:
+    tasks = {task_topic("heights"): make_heights(**changes), task_topic("other"): make_heights(id="other")}
+    broker = FakeTransport(retained=tasks, forbidden=frozenset({task_topic("secret")}))
+    async with gateway(broker, tmp_path, Clock()) as g:
+        first = asyncio.create_task(g.task(task_id))
+        await g.task("other")
+        first.cancel()
+        for device in ("d", "e"):
+            g.answer(device, task_id, Source(172.0), source_timeout=SOON)
+        await until(lambda: "not answered" in watching.text)
+        g.answer("f", "late", Source(172.0), source_timeout=SOON)
+        await until(lambda: "late: not answered" in watching.text)
+    (line,) = [one for one in watching.records if one.getMessage().startswith(f"{task_id}: not answered")]
+    assert line.levelno == logging.WARNING
+    assert all(part in line.getMessage() for part in parts), line.getMessage()
+
+
+async def test_a_task_that_ends_or_comes_late_is_no_warning(
+    watching: pytest.LogCaptureFixture, tmp_path: Path, clock: Clock
+) -> None:
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(closes="2026-01-02T00:00:00Z")})
+    async with gateway(broker, tmp_path, clock) as g:
+        await g.task("heights")
+        g.answer("d", "heights", Source(172.0), source_timeout=SOON)
+        await until(lambda: broker.arrived)
+        clock.time += timedelta(days=2)
+        await until(lambda: "heights: not answered" in watching.text)
+        assert "not answered" not in "".join(one.getMessage() for one in watching.records if one.levelno > logging.INFO)
+        g.answer("d", "late", Source(172.0), source_timeout=SOON)
+        await until(lambda: "late: not answered" in watching.text)
+        broker.publish_task(task_topic("late"), make_heights(id="late"))
+        await until(lambda: len(broker.arrived) == 2)
+
+
+async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
+    broker, source = FakeTransport(), Source(172.0)
+    broker.faults.append(Fate.NEVER)
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=1, clock=clock) as g:
+        await g.task("heights")
+        assert (await g.report("first", "heights", 172.0, timeout=0)).status == "queued"
+        g.answer("d", "heights", source, source_timeout=SOON)
+        await until(lambda: broker.attempts)
+        assert (await g.report("second", "heights", 172.0, timeout=0)).reason == "outbox_full"
+        assert source.calls == 0
+        broker.drop()
+        await until(lambda: len(broker.arrived) == 3)  # the first one twice: it was never acknowledged
+    assert source.calls == 1
+
+
+@pytest.mark.virtual_time
+async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_value_counts(
+    tmp_path: Path, clock: Clock
+) -> None:
+    broker, receipts = FakeTransport(), list[Receipt]()
+    source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source.read, source_timeout=LATER, on_receipt=receipts.append)
+        await until(lambda: broker.arrived)
+        assert (await g.ledger("d")).spent == 1
+    assert source.calls == 5
+    assert [receipt.value for receipt in receipts] == ["used"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [Source(None), Source(ValueError("no")), Source("172.25"), Source(float("nan"))],
+    ids=["nothing", "an error", "a text", "not a number"],
+)
+async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
+    tmp_path: Path, clock: Clock, source: Source
+) -> None:
+    broker, receipts = FakeTransport(), list[Receipt]()
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", source, source_timeout=SOON, on_receipt=receipts.append)
+        await until(lambda: broker.arrived)
+        assert (await g.ledger("d")).spent == 1
+    assert [receipt.value for receipt in receipts] == ["replaced"]
+
+
+class Reading(float):
+    """A number of a type of its own."""
+
+
+class UnknownError(Exception):
+    """An exception of a program, whose text has the value."""
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        (lambda: 172.0, ""),
+        (lambda: 1e300, ""),
+        (lambda: None, ""),
+        (lambda: math.nan, ""),
+        (lambda: Reading(172.0), ""),
+        (lambda: "172.0\n", "type str, not a number"),
+        (lambda: [172.0], "type list, not a number"),
+        (lambda: datetime(2026, 1, 1, tzinfo=UTC), "type datetime, not a number"),
+        (lambda: 1 / 0, "raised ZeroDivisionError"),
+        (lambda: undefined, "raised NameError"),  # type: ignore[name-defined]  # noqa: F821 - on purpose
+        (Source(UnknownError("172.0")), "raised UnknownError"),
+        (None, "source_timeout"),
+        (Source("172", 172.0), ""),
+        (Source(172.0, None), ""),
+    ],
+)
+async def test_what_is_wrong_with_a_source_is_in_its_receipt_alone(
+    source: Any,  # noqa: ANN401 - whatever a program has
+    fault: str,
+    tmp_path: Path,
+    clock: Clock,
+) -> None:
+    async def read() -> object:
+        return source() if source else await asyncio.Event().wait()  # here and not in a thread, which may be late
+
+    receipts: list[Receipt] = []
+    seconds = LATER if isinstance(source, Source) else SOON
+    async with gateway(FakeTransport(), tmp_path, clock) as g:
+        g.answer("d", "heights", read, source_timeout=seconds, on_receipt=receipts.append)
+        await until(lambda: receipts)
+    assert receipts[0].status == "queued"
+    assert fault in receipts[0].fault
+    assert bool(receipts[0].fault) == bool(fault)
+    assert "172" not in receipts[0].fault
+    assert "fault" not in repr(receipts[0])
+
+
+async def test_a_source_may_be_left_out_where_its_maker_says_that_its_absence_tells_nothing(
+    tmp_path: Path, clock: Clock
+) -> None:
+    def sensor() -> float | None:
+        return 172.0 if power.is_set() else None
+
+    broker, power, broken = FakeTransport(), threading.Event(), Source(float("nan"))
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("a", "heights", sensor, source_timeout=SOON, absent="skip")
+        g.answer("b", "heights", broken, source_timeout=SOON, absent="skip")  # it is there
+        await until(lambda: len(broker.arrived) == 1)
+        assert [(await g.ledger(device)).spent for device in "ab"] == [Fraction(0), Fraction(1)]
+        power.set()
+        await until(lambda: len(broker.arrived) == 2)
+
+
+async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(tmp_path: Path, clock: Clock) -> None:
+    free, calls = threading.Event(), list[int]()
+
+    def hang() -> float:
+        calls.append(1)
+        free.wait(600)
+        return 172.0
+
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", hang, source_timeout=SOON)
+        for day in range(3):
+            clock.time = START + timedelta(days=day, hours=1)
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
+    free.set()
+    assert calls == [1]
+
+
+async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_path: Path, clock: Clock) -> None:
+    def fail(_: Receipt) -> NoReturn:
+        raise RuntimeError("a mistake of the application")
+
+    broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", Source(172.0), source_timeout=SOON, on_receipt=fail)
+        for day in range(2):
+            clock.time = START + timedelta(days=day, hours=1)
+            await until(lambda expected=day + 1: len(broker.arrived) == expected)
+
+
+@pytest.mark.virtual_time
+async def test_a_delivery_is_told_when_the_broker_has_the_report_and_when_it_refuses_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    def tell(receipt: Receipt) -> NoReturn:
+        told.append(receipt)
+        raise ValueError("an application's mistake")
+
+    stored, told = list[Receipt](), list[Receipt]()
+    broker = FakeTransport()
+    broker.answers.append(Acknowledgement(0x87, can_refuse=True))
+    async with Gateway(broker, name="g", state=tmp_path, spread=0, clock=clock, on_delivery=tell) as g:
+        g.answer("d", "heights", Source(172.0).read, source_timeout=SOON, on_receipt=stored.append)
+        await until(lambda: told)
+        assert [one.status for one in (*stored, *told)] == ["queued", "undelivered"]
+        assert told[0].reason is Undelivered.FORBIDDEN
+        broker.drop()  # it is sent again over the next connection
+        await until(lambda: len(told) == 2)
+        assert (told[1].status, told[1].report_id) == ("sent", stored[0].report_id)
+        await g.report_many("heights", {"e": 1, "f": 2})
+        assert [one.status for one in told[2:]] == ["sent", "sent"]
+        assert (await g.report("e", "heights", 3)).status == "already_answered"
+    assert len(told) == 4
+
+
+async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and_pins_the_first(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def measure() -> float:
+        values.append(172.0)
+        if len(values) == 1:
+            broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+            await until(lambda: g.tasks()["heights"].epsilon != 1)
+        return values[-1]
+
+    values: list[float] = []
+    broker = FakeTransport()
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "heights", measure, source_timeout=LATER)
+        await until(lambda: values)
+        await until(lambda: g.tasks()["heights"].epsilon != 1)
+        assert (await g.report("d", "heights", 172.0)).reason == "task_changed"
+        broker.publish_task(task_topic("heights"), make_heights())
+        await until(lambda: broker.arrived)
+        assert (await g.ledger("d")).spent == 1
+    assert len(values) == 2
+
+
+@pytest.mark.virtual_time
+async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twice(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async def measure() -> float:
+        asked.append((await g.report("d", "second", 172.0)).status)
+        return 172.0
+
+    asked: list[str] = []
+    broker = FakeTransport()
+    broker.retained[task_topic("second")] = make_heights(id="second")
+    async with gateway(broker, tmp_path, clock, policy=Policy(lifetime=Fraction(1))) as g:
+        g.answer("d", "heights", measure, source_timeout=LATER)
+        await until(lambda: asked)
+        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
+        await until(lambda: g.tasks()["heights"].epsilon != 1)
+        g.answer("witness", "heights", Source(172.0).read, source_timeout=LATER)
+        await until(lambda: len(broker.arrived) == 2)
+        assert (await g.ledger("d")).spent == 1
+        assert (await g.ledger("witness")).spent == Fraction(1, 2)
+    assert asked == ["sent"]
+
+
+async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, source = FakeTransport(retained={task_topic("heights"): b"{}"}), Source(172.0)
+    with caplog.at_level(logging.WARNING, "hush_client"):
+        async with gateway(broker, tmp_path, clock) as g:
+            g.answer("d", "heights", source, source_timeout=SOON)
+            await until(lambda: "cannot be answered" in caplog.text)
+            broker.publish_task(task_topic("heights"), make_heights())
+            await until(lambda: broker.arrived)
+    assert source.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("day", "pause"), [(-9, 3600), (-0.01, 864), (0.99, 864), (1.5, 3600), (2.5, 3600), (40, 3600)]
+)
+async def test_a_source_sleeps_until_there_may_be_something_to_do(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, day: float, pause: float
+) -> None:
+    monkeypatch.setattr("hush_client.gateway._CLOCK_CHECK", 3600.0)
+    nothing: Any = None  # no state, sender or randomness: what to do when is asked, not done
+    service = AnswerService(
+        GatewayConfig("g", Policy(), 0, 1, clock),
+        TaskCacheWriter(TaskRegistry(), TaskCache(Path())),
+        nothing,
+        nothing,
+        nothing,
+    )
+    worker = SourceWorker("heights", Source(1), device="d", source_timeout=1, service=service)
+    task = decode_task(make_heights(**DAILY, closes="2026-02-01T00:00:00Z"))
+    clock.time = START + timedelta(days=day)
+    round_ = task.current_round(clock.time)
+    worker._finished = None if round_ is None else (task.digest, round_)
+    assert worker._pause(task, round_) == pytest.approx(pause)
+
+
+async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
+    async with gateway(FakeTransport(), tmp_path, clock) as g:
+        g.answer("d", "later", Source(1), source_timeout=SOON)
+        with pytest.raises(ValueError, match="already answered from a source"):
+            g.answer("d", "later", Source(2), source_timeout=SOON)
+        with pytest.raises(TaskError, match="is not a task id"):
+            g.answer("d", "No Id", Source(1))
+        for wrong in ({"source_timeout": 0}, {"source_timeout": float("nan")}, {"absent": "never"}):
+            with pytest.raises(OptionError, match=f"^{next(iter(wrong))}: "):
+                g.answer("d", "heights", Source(1), **wrong)
+        with pytest.raises(OptionError, match="needs a name"):
+            g.answer("", "heights", Source(1))
+        with pytest.raises(OptionError, match="needs a name"):
+            await g.report("", "heights", 172.0)
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        {"kind": "number", "lower": 0.0, "upper": 1.0},
+        {"kind": "bit"},
+        {"kind": "category", "labels": ["a", "b"]},
+        {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "ab"]},
+    ],
+)
+async def test_a_source_may_answer_a_task_of_any_domain(
+    tmp_path: Path, clock: Clock, domain: dict[str, object]
+) -> None:
+    values = {"number": 0.5, "bit": True, "category": "a", "vector": [0.1, 0.2]}
+    task = make_task({"id": "any", "epsilon": "1", "domain": domain})
+    broker, source = FakeTransport(retained={task_topic("any"): task.payload}), Source(values[str(domain["kind"])])
+    async with gateway(broker, tmp_path, clock) as g:
+        g.answer("d", "any", source, source_timeout=SOON)
+        await until(lambda: broker.arrived)
+    assert source.calls >= 1
+
+
+async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tmp_path: Path) -> None:
+    told: list[tuple[str, Fraction]] = []
+
+    def listen(task: Task) -> None:
+        told.append((task.id, task.epsilon))
+        raise RuntimeError("a mistake of the application")
+
+    broker = FakeTransport()
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
+        await client.task("heights")
+        client.on_task(listen)
+        assert told == [("heights", Fraction(1))]
+        await until(lambda: broker.subscribed(ALL_TASKS))
+        broker.publish_task(task_topic("heights"), make_heights())  # as a new connection would bring it again
+        broker.publish_task(task_topic("second"), make_heights(id="second"))
+        broker.publish_task(task_topic("illegal"), b"{}")
+        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+        await until(lambda: len(told) >= 3)
+        assert told == [("heights", Fraction(1)), ("second", Fraction(1)), ("heights", Fraction(1, 2))]
+        assert sorted(client.tasks()) == ["heights", "second"]
+        assert (await client.report("second", 172.0)).status == "sent"
+
+
+async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path) -> None:
+    broker = FakeTransport()
+    broker.retained[task_topic("second")] = make_heights(id="second", epsilon="0.5")
+    broker.retained[task_topic("third")] = make_heights(id="third", purpose="health", epsilon="0.5")
+    policy = Policy(total=Fraction(5))
+    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker, policy=policy) as client:
+        assert (await client.ledger()).certainty == pytest.approx(0.5, abs=1e-15)
+        for name in ("heights", "second", "third"):
+            await client.report(name, 172.0)
+        statement = await client.ledger()
+    assert [(budget.purpose, budget.spent, budget.cap) for budget in statement.budgets] == [
+        ("health", Fraction(1, 2), Fraction(4)),
+        ("workplaces", Fraction(3, 2), Fraction(4)),
+    ]
+    assert [charge.task for charge in statement.budgets[1].charges] == ["heights", "second"]
+    assert statement.spent == 2
+    assert statement.cap == 5
+    assert statement.certainty == pytest.approx(0.8808, abs=1e-3)
+    assert statement.certainty_text == "88.1 %"
+    assert replace(statement, budgets=(replace(statement.budgets[0], spent=Fraction(1)),)).certainty_text == "73.2 %"
