@@ -198,7 +198,7 @@ def postgres(postgres_server: Postgres) -> Iterator[StorePlace]:
         yield place
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.large)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> StorePlace:
     """A store of each kind, for what both promise."""
     if request.param == "sqlite":

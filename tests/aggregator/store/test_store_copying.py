@@ -32,7 +32,7 @@ SLOW = make_task({"id": "slow", "epsilon": "1", "domain": {"kind": "bit"}, "rele
 OLD = make_task({"id": "old", "epsilon": "1", "domain": {"kind": "bit"}, "retention": "1d"})
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.large)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StorePlace]:
     with ExitStack() as inside:
         in_file = StorePlace(tmp_path / "copy.sqlite")
