@@ -101,9 +101,7 @@ async def test_after_a_restart_a_round_that_is_answered_asks_nobody(tmp_path: Pa
     assert source.calls == 0
 
 
-async def test_a_source_that_blocks_runs_in_a_thread_of_its_own_and_an_async_one_in_the_loop(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_a_blocking_source_runs_in_a_thread_and_an_async_one_in_the_loop(tmp_path: Path, clock: Clock) -> None:
     async def read() -> float:
         threads.add(threading.current_thread().name)
         return 172.0
@@ -145,9 +143,7 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
     assert (source.calls, witness.calls) == (0, 1)
 
 
-async def test_a_device_that_stops_answering_charges_nothing_more_and_may_begin_again(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_a_device_that_stops_answering_charges_nothing_until_it_restarts(tmp_path: Path, clock: Clock) -> None:
     broker, source, other = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(1), Source(2)
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", source, source_timeout=SOON)
@@ -234,9 +230,7 @@ async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_source_that_fails_or_has_no_value_is_asked_again_and_its_first_value_counts(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_a_source_without_a_value_is_called_again(tmp_path: Path, clock: Clock) -> None:
     broker, receipts = FakeTransport(), list[Receipt]()
     source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
     async with gateway(broker, tmp_path, clock) as g:
@@ -311,9 +305,7 @@ async def test_what_is_wrong_with_a_source_is_in_its_receipt_alone(
     assert "fault" not in repr(receipts[0])
 
 
-async def test_a_source_may_be_left_out_where_its_maker_says_that_its_absence_tells_nothing(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_an_absent_source_is_skipped_on_request(tmp_path: Path, clock: Clock) -> None:
     def sensor() -> float | None:
         return 172.0 if power.is_set() else None
 
@@ -358,9 +350,7 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
 
 
 @pytest.mark.virtual_time
-async def test_a_delivery_is_told_when_the_broker_has_the_report_and_when_it_refuses_it(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_on_delivery_hears_of_refused_and_accepted_reports(tmp_path: Path, clock: Clock) -> None:
     def tell(receipt: Receipt) -> NoReturn:
         told.append(receipt)
         raise ValueError("an application's mistake")
@@ -382,9 +372,7 @@ async def test_a_delivery_is_told_when_the_broker_has_the_report_and_when_it_ref
     assert len(told) == 4
 
 
-async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and_pins_the_first(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_a_task_that_changes_during_the_source_call_is_not_answered(tmp_path: Path, clock: Clock) -> None:
     async def measure() -> float:
         values.append(172.0)
         if len(values) == 1:
@@ -406,9 +394,7 @@ async def test_a_task_that_changes_while_its_source_is_asked_is_not_answered_and
 
 
 @pytest.mark.virtual_time
-async def test_a_budget_that_is_spent_while_the_source_is_asked_is_not_spent_twice(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_a_budget_spent_during_the_source_call_is_not_spent_twice(tmp_path: Path, clock: Clock) -> None:
     async def measure() -> float:
         asked.append((await g.report("d", "second", 172.0)).status)
         return 172.0

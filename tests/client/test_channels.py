@@ -180,7 +180,7 @@ def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path
     assert str(SECRET) not in str(seen)
 
 
-def test_a_source_without_a_value_is_asked_every_second_until_its_time_is_over(tmp_path: Path) -> None:
+def test_a_source_without_a_value_is_called_every_second(tmp_path: Path) -> None:
     async def shy() -> None:
         asked.append(asyncio.get_running_loop().time())
 
@@ -343,7 +343,7 @@ def test_a_full_outbox_and_a_spent_budget_refuse_every_value_alike() -> None:
 
 
 @pytest.mark.parametrize("value", [SECRET, None])
-async def test_a_round_that_was_decided_and_not_drawn_is_decided_again_after_a_restart(
+async def test_a_decided_round_without_a_draw_is_decided_again_after_restart(
     tmp_path: Path, value: float | None
 ) -> None:
     asked: list[int] = []
@@ -366,7 +366,7 @@ async def test_a_round_that_was_decided_and_not_drawn_is_decided_again_after_a_r
     assert len(broker.arrived) == 1
 
 
-async def test_a_task_is_pinned_when_it_is_admitted_and_not_when_it_is_seen_or_refused(tmp_path: Path) -> None:
+async def test_a_task_is_pinned_when_it_is_admitted(tmp_path: Path) -> None:
     async def wait() -> None:
         asked.append(1)
         await asyncio.Event().wait()

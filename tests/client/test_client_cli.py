@@ -158,7 +158,7 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
         ("move", "1,oops", True, "VALUE: it is not 2 numbers; write x, y"),
     ],
 )
-def test_a_slip_of_the_keyboard_at_a_terminal_is_told_without_the_value_and_spends_nothing(
+def test_a_typing_error_spends_nothing_and_is_not_quoted(
     hush: Hush, terminal: Hush, task: str, value: str, *, piped: bool, words: str
 ) -> None:
     done = terminal("report", task, "-", typed=f"{value}\n") if piped else terminal("report", task, value)
@@ -169,7 +169,7 @@ def test_a_slip_of_the_keyboard_at_a_terminal_is_told_without_the_value_and_spen
     assert "nothing has been spent" in hush("ledger").stdout
 
 
-def test_at_a_terminal_a_person_is_told_what_became_of_a_value_and_never_the_value(terminal: Hush) -> None:
+def test_a_terminal_shows_how_a_value_was_used_but_not_the_value(terminal: Hush) -> None:
     done = terminal("report", "heights", "998.25")
     assert done.returncode == 0
     assert "moved inside; only this terminal shows it" in done.stdout
@@ -203,9 +203,7 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
     assert json.loads(refused.stdout)["reason"] == "over_budget"
 
 
-def test_without_a_broker_a_task_that_is_kept_is_answered_and_any_other_is_told_with_what_to_do(
-    hush: Hush, mosquitto: Mosquitto
-) -> None:
+def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: Mosquitto) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     mosquitto.stop()
     stored, again, other = (
@@ -265,9 +263,7 @@ def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto,
     assert len({receipt["report_id"] for receipt in receipts}) == 1
 
 
-async def test_a_second_sender_of_the_same_state_is_told_and_the_ledger_can_still_be_read(
-    process: Hush, tmp_path: Path
-) -> None:
+async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tmp_path: Path) -> None:
     lock = await Lock.acquire(tmp_path / "hush")
     done = await asyncio.to_thread(process, "report", "heights", "172")
     assert (done.returncode, done.stdout) == (1, "")
@@ -338,7 +334,7 @@ def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
         assert_one_line(done.stderr, "hush.sqlite3", "restore no backup", "docs/device.md")
 
 
-def test_a_place_without_a_state_is_not_taken_for_a_device_that_spent_nothing(hush: Hush, tmp_path: Path) -> None:
+def test_a_directory_without_a_state_is_an_error(hush: Hush, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, words in (("nope", "does not exist; name"), ("empty", "has no state of a device (no hush.sqlite3)")):
         for extra in ((), ("--json",), ("--forget", "heights")):
@@ -366,7 +362,7 @@ def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
     assert_one_line(hush("report", "colour", "blue", "--device", "other").stdout, "colour, round 0: sent")
 
 
-def test_a_sticky_task_is_answered_where_the_person_admits_that_changes_show(hush: Hush) -> None:
+def test_a_sticky_task_needs_the_option_sticky(hush: Hush) -> None:
     refused = hush("report", "habit", "yes")
     assert refused.returncode == 1
     assert_one_line(refused.stderr, "refused: its repeated answer reveals when the value changes")

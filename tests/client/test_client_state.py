@@ -41,7 +41,7 @@ asyncio.run(main())
 """
 
 
-def test_a_disk_that_fills_up_spends_and_sends_nothing_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_spends_and_sends_nothing_until_there_is_room(tmp_path: Path) -> None:
     sent, error, arrived, after, spent, arrived_after = run(FULL, tmp_path)
     assert "nothing was spent or sent" in error
     assert str(tmp_path) in error

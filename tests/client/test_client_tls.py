@@ -142,7 +142,7 @@ async def test_a_certificate_for_another_name_is_not_accepted(secured: Secured) 
 
 
 @dropped_sockets
-async def test_a_device_without_its_certificate_or_with_a_strangers_is_not_let_in(secured: Secured) -> None:
+async def test_a_device_needs_its_own_certificate(secured: Secured) -> None:
     cert, key = secured.stranger.issue("intruder")
     for change in ({"cert": None, "key": None}, {"cert": str(cert), "key": str(key)}):
         await refused(secured.url("certificate", **change), "cannot connect")

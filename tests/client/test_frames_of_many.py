@@ -34,7 +34,7 @@ def ids(receipts: dict[str, Receipt]) -> list[str]:
     return [receipt.report_id or "" for receipt in receipts.values()]
 
 
-async def test_all_devices_are_charged_and_counted_once_in_as_few_frames_as_hold_them(tmp_path: Path) -> None:
+async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Path) -> None:
     broker = FakeTransport()
     async with open_gateway(broker, tmp_path) as gateway:
         receipts = await gateway.report_many("heights", MANY)

@@ -243,7 +243,7 @@ async def test_what_is_no_legal_task_is_not_answered(tmp_path: Path, payload: by
             await gateway.report("d", "heights", 172.0)
 
 
-async def test_a_task_under_the_name_of_another_is_told_by_the_field_and_both_names(tmp_path: Path) -> None:
+async def test_a_task_on_the_topic_of_another_is_refused(tmp_path: Path) -> None:
     broker = FakeTransport(retained={task_topic("heights"): make_heights(id="other")})
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(TaskError, match=r"^id: 'other' is published under the id 'heights'"):

@@ -136,9 +136,7 @@ def check(found: list[tuple[str, int, bytes]], state: Path) -> None:
 
 
 @pytest.mark.large
-def test_each_sensor_answers_a_round_once_though_the_gateway_is_killed_in_each(
-    bare: Mosquitto, memory_path: Path
-) -> None:
+def test_each_sensor_answers_a_round_once_despite_kills(bare: Mosquitto, memory_path: Path) -> None:
     found = house_of_sensors(bare, memory_path, sensors=20, rounds=3, more=7)
     check(found, memory_path / "state")
     assert len({device for device, *_ in found}) == 20
@@ -234,7 +232,7 @@ def test_a_check_lists_the_sensors_and_no_value_and_answers_nothing(house: House
 
 
 @pytest.mark.medium
-def test_only_a_sensor_that_a_person_confirms_answers_and_the_log_names_the_others(house: House) -> None:
+def test_only_confirmed_sensors_answer_and_the_log_names_the_others(house: House) -> None:
     house.publish("zigbee2mqtt/dead", '{"temperature":12}', retain=True)
     with house.gateway():
         wait_until(house.log.read_text)  # it has started

@@ -51,7 +51,7 @@ def test_a_week_is_a_week() -> None:
     [({}, {}, 7 * DAY), (CLOSES, {}, DAY + 300), ({}, {"keep": DAY}, DAY), (CLOSES, {"keep": 3600}, 3600)],
     ids=["a week", "the close and the skew", "shorter", "shorter than the close"],
 )
-def test_a_report_is_kept_until_its_task_closes_or_a_week_has_passed_or_less(
+def test_a_report_is_kept_until_its_task_closes_or_a_week_at_most(
     tmp_path: Path, task: dict[str, str], options: dict[str, Any], seconds: int
 ) -> None:
     broker, clock = FakeTransport(retained={task_topic("heights"): make_heights(**task)}), Wall()
@@ -67,7 +67,7 @@ def test_a_report_is_kept_until_its_task_closes_or_a_week_has_passed_or_less(
     assert in_virtual_time(run()) == [1, 0]
 
 
-def test_what_has_ended_is_not_sent_and_is_gone_from_the_disk_while_the_device_runs_on(tmp_path: Path) -> None:
+def test_an_expired_report_is_deleted_and_not_sent(tmp_path: Path) -> None:
     payload = make_heights(**CLOSES)
     broker, clock = FakeTransport(retained={task_topic("heights"): payload}), Wall()
 
@@ -83,7 +83,7 @@ def test_what_has_ended_is_not_sent_and_is_gone_from_the_disk_while_the_device_r
     assert len(broker.arrived) == 1
 
 
-def test_what_a_recall_has_asked_for_stays_until_it_is_sent_though_its_time_is_over(tmp_path: Path) -> None:
+def test_a_recalled_report_is_kept_until_it_is_sent(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -102,7 +102,7 @@ def test_what_a_recall_has_asked_for_stays_until_it_is_sent_though_its_time_is_o
 
 
 @pytest.mark.parametrize(("late", "arrives"), [(2 * 60 + 299, True), (2 * 60 + 301, False)])
-def test_what_a_recall_has_asked_for_ends_after_the_close_the_skew_and_twice_its_time(
+def test_a_recalled_report_expires_after_close_skew_and_twice_the_spread(
     tmp_path: Path, late: int, arrives: bool
 ) -> None:
     payload = make_heights(**CLOSES)
@@ -166,7 +166,7 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, keep: float) -> None:
         Gateway(FakeTransport(), name="g", state=tmp_path, keep=keep)
 
 
-def test_a_clock_that_is_set_back_keeps_nothing_for_longer_than_from_then_on(tmp_path: Path) -> None:
+def test_a_clock_set_back_does_not_extend_the_retention(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> list[int]:
@@ -180,7 +180,7 @@ def test_a_clock_that_is_set_back_keeps_nothing_for_longer_than_from_then_on(tmp
     assert in_virtual_time(run()) == [1, 1, 0]
 
 
-def test_where_there_is_no_room_the_oldest_goes_and_is_counted_and_no_answer_is_refused(tmp_path: Path) -> None:
+def test_a_full_store_drops_and_counts_its_oldest_report(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
     one = len("fake://broker g") + len("hush/v1/reports/heights/g") + 48
 

@@ -44,7 +44,7 @@ async def learn(state: Path, payload: bytes = HEIGHTS) -> None:
         await g.task("heights", timeout=10)
 
 
-async def test_one_that_starts_without_a_network_answers_and_queues_and_the_next_start_sends(tmp_path: Path) -> None:
+async def test_a_start_without_a_network_queues_for_the_next_start(tmp_path: Path) -> None:
     await learn(tmp_path)
     async with gateway(away(), tmp_path) as g:
         receipt = await g.report("d", "heights", 172.0, timeout=0.3)
@@ -73,7 +73,7 @@ async def test_what_is_not_kept_is_told_with_what_to_do(tmp_path: Path) -> None:
             await g.report("d", "heights", 172.0, timeout=0.3)
 
 
-async def test_online_a_task_is_what_the_broker_has_sent_over_this_connection_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_connected_device_uses_the_tasks_of_this_connection_only(tmp_path: Path) -> None:
     await learn(tmp_path)
     async with gateway(FakeTransport(retained={}), tmp_path) as g:
         with pytest.raises(BrokerError, match="no task 'heights' on this broker"):
@@ -81,7 +81,7 @@ async def test_online_a_task_is_what_the_broker_has_sent_over_this_connection_an
         assert g.tasks() == {}
 
 
-async def test_one_that_was_withdrawn_while_the_device_was_off_is_answered_no_more(
+async def test_a_task_withdrawn_while_the_device_was_off_is_not_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.sending.sender._RETAINED_WAIT", 0.01)
@@ -131,7 +131,7 @@ async def test_an_empty_message_withdraws_and_pin_and_bytes_stay(tmp_path: Path)
         assert (await g.report("e", "heights", 172.0, timeout=10)).status == "sent"
 
 
-async def test_after_a_connection_is_lost_a_task_waits_to_be_sent_again_and_is_the_same(tmp_path: Path) -> None:
+async def test_after_a_lost_connection_a_task_must_come_again(tmp_path: Path) -> None:
     broker = FakeTransport()
     async with gateway(broker, tmp_path) as g:
         task = await g.task("heights")
@@ -161,7 +161,7 @@ async def test_a_source_is_asked_without_a_network_where_the_task_is_kept(tmp_pa
     assert (receipts[0].status, receipts[0].offline) == ("queued", True)
 
 
-async def test_a_source_whose_task_is_gone_after_a_new_connection_gives_no_answer(
+async def test_a_source_gives_no_answer_when_its_task_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("hush_client.gateway._RECONNECTED", 0.2)
@@ -207,9 +207,7 @@ async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
 
 
 @pytest.mark.large
-def test_a_broker_that_publishes_another_task_every_second_is_written_down_six_times_an_hour(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_frequent_new_tasks_are_written_six_times_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes, write = [], TaskCache._write
 
     def count(self: TaskCache, *what: list[object]) -> None:
@@ -298,7 +296,7 @@ def hostile_tasks(count: int) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.large
-async def test_two_thousand_hostile_tasks_leave_file_and_memory_small_and_the_answered_one_kept(tmp_path: Path) -> None:
+async def test_two_thousand_hostile_tasks_do_not_displace_an_answered_one(tmp_path: Path) -> None:
     async with open_tasks(tmp_path) as writer:
         writer.registry.receive(TOPIC, HEIGHTS)
         writer.note_answer("heights")
@@ -314,7 +312,7 @@ async def test_two_thousand_hostile_tasks_leave_file_and_memory_small_and_the_an
     assert len(TaskRegistry(kept).tasks()) == 0, "nothing is read before it is asked for"
 
 
-def test_a_file_with_more_than_there_is_room_for_is_read_as_far_as_there_is(tmp_path: Path) -> None:
+def test_a_cache_file_that_is_too_large_is_read_up_to_the_limit(tmp_path: Path) -> None:
     tasks = [CachedTask(f"t{number}", b"x" * 9000, withdrawn=False, answered=False) for number in range(3000)]
     TaskCache(tmp_path).save([*tasks, CachedTask("long", b"x" * 70_000, withdrawn=False, answered=False)])
     assert len(TaskCache(tmp_path).load()) == MOST_BYTES // 9000

@@ -78,7 +78,7 @@ def test_budgets_are_kept_per_device_and_purpose(connection: sqlite3.Connection)
     assert ledger.accounts(connection) == [Account(device, purpose, Fraction(1)) for device, purpose in accounts]
 
 
-def test_a_total_bounds_all_purposes_together_and_is_not_set_unless_asked_for(connection: sqlite3.Connection) -> None:
+def test_a_total_bounds_all_purposes_together(connection: sqlite3.Connection) -> None:
     def status(purpose: str, total: Fraction | None) -> Reason | str:
         receipt = give(connection, ask(id=purpose, purpose=purpose, policy=Policy(total=total)))
         return receipt.reason or receipt.status
@@ -237,7 +237,7 @@ def test_a_changed_task_under_the_same_id_is_refused(connection: sqlite3.Connect
     assert give(connection, ask(epsilon="0.5"), device="e").status == "queued"  # which has not answered the first one
 
 
-def test_a_second_answer_is_the_first_one_whatever_the_value_and_the_limits(connection: sqlite3.Connection) -> None:
+def test_a_second_answer_in_a_round_is_the_first_one(connection: sqlite3.Connection) -> None:
     first, rng = give(connection, ask()), RecordingRng()
     for value in (172.0, 130.0, None):
         for question in (ask(), ask(policy=Policy(Fraction(0), Fraction(0)))):

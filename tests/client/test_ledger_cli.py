@@ -62,7 +62,7 @@ def run(directory: Path, *arguments: str) -> str:
     return result.stdout
 
 
-def test_the_ledger_says_in_words_what_was_spent_refused_and_can_be_inferred(directory: Path) -> None:
+def test_the_ledger_command_shows_spent_refused_and_certainty(directory: Path) -> None:
     assert run(directory).splitlines() == [
         "d, for health: epsilon 2/3 of 4",
         "  charged (UTC)      task    round   epsilon   mechanism    resent",

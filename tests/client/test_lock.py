@@ -43,7 +43,7 @@ def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
-async def test_a_second_gateway_on_the_same_state_is_refused_with_the_directory_and_the_remedy(tmp_path: Path) -> None:
+async def test_a_second_gateway_on_the_same_state_is_refused(tmp_path: Path) -> None:
     async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as first:
         second = Gateway(FakeTransport(), name="g", state=tmp_path, spread=0)
         with pytest.raises(StateError, match=r"give each client its own state directory") as caught:

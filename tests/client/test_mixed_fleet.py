@@ -110,7 +110,7 @@ def test_a_mixed_fleet_is_charged_once_a_round_and_counted_once(tmp_path: Path) 
 
 @pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_a_mixed_fleet_answers_ten_rounds_and_a_sign_error_in_one_port_is_found(tmp_path: Path) -> None:
+def test_a_mixed_fleet_is_unbiased_and_a_sign_error_is_found(tmp_path: Path) -> None:
     """Twenty devices of each language, and twenty in C with a sign error; the pool of a fleet has one of the two."""
     wrong = planted(tmp_path / "wrong", *MIRRORED)
     compiled_device(wrong, wrong / "ports" / "c" / "hush_line.c", port=wrong / "ports" / "c", sanitized=False)

@@ -50,7 +50,7 @@ async def charges(state: Path) -> list[ledger.Charge]:
         await opened.close()
 
 
-def test_a_recall_brings_every_acknowledged_report_once_more_with_the_same_bytes(tmp_path: Path) -> None:
+def test_a_recall_resends_each_acknowledged_report_unchanged(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -68,7 +68,7 @@ def test_a_recall_brings_every_acknowledged_report_once_more_with_the_same_bytes
     assert kept(tmp_path, DONE) == OBEYED[1:2]
 
 
-def test_a_recall_charges_nothing_and_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
+def test_a_recall_charges_nothing_and_the_ledger_counts_resends(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> tuple[list[ledger.Charge], list[ledger.Charge]]:
@@ -99,7 +99,7 @@ def test_a_frame_of_many_devices_goes_again_as_a_whole(tmp_path: Path) -> None:
     assert set(recalled(broker).values()) == {1}
 
 
-def test_an_obeyed_recall_is_not_obeyed_again_after_a_restart_nor_for_what_came_later(tmp_path: Path) -> None:
+def test_a_recall_is_obeyed_once_even_after_a_restart(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -114,9 +114,7 @@ def test_an_obeyed_recall_is_not_obeyed_again_after_a_restart_nor_for_what_came_
     assert len(broker.arrived) == 3 + 3 + 1
 
 
-def test_a_device_that_remembers_obeyed_recalls_only_while_it_runs_sends_everything_at_every_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecallHandler, "_remember", lambda *_: None)
     monkeypatch.setattr(RecallHandler, "unwritten", lambda _: [])
     broker, clock = FakeTransport(), Wall()
@@ -131,7 +129,7 @@ def test_a_device_that_remembers_obeyed_recalls_only_while_it_runs_sends_everyth
     assert len(broker.arrived) > 6  # the planted fault: 12
 
 
-def test_a_newer_recall_waits_for_its_hour_and_the_last_of_them_repairs_everything(tmp_path: Path) -> None:
+def test_a_newer_recall_waits_an_hour_and_covers_the_earlier_ones(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> list[int]:
@@ -171,7 +169,7 @@ def test_the_hour_goes_on_while_the_device_is_off(tmp_path: Path) -> None:
     assert in_virtual_time(run()) == [6, 6, 6, 9]
 
 
-def test_a_longer_recall_that_is_superseded_sends_nothing_later_than_it_would_have(tmp_path: Path) -> None:
+def test_a_superseded_recall_delays_no_report(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -221,7 +219,7 @@ def test_where_recalls_may_not_be_read_everything_else_goes_on(tmp_path: Path) -
     assert len(broker.arrived) == 5
 
 
-def test_recalls_are_listened_to_of_tasks_of_which_something_is_kept_and_of_no_other(tmp_path: Path) -> None:
+def test_recalls_are_subscribed_only_for_tasks_with_kept_reports(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
     broker.retained[task_topic("weights")] = make_heights(id="weights")
 
@@ -241,7 +239,7 @@ def test_recalls_are_listened_to_of_tasks_of_which_something_is_kept_and_of_no_o
     assert in_virtual_time(run()) == [False, True, False, True, False]
 
 
-def test_a_report_goes_to_no_other_broker_and_by_no_other_sender_than_before(tmp_path: Path) -> None:
+def test_a_recall_never_changes_broker_or_sender(tmp_path: Path) -> None:
     clock = Wall()
     first, other = FakeTransport(), FakeTransport()
     other.name = "fake://other"
@@ -316,7 +314,7 @@ def test_a_resend_that_is_lost_goes_again_until_the_broker_has_it(tmp_path: Path
     assert kept(tmp_path, DONE) == OBEYED[1:2]
 
 
-def test_what_a_stopped_run_has_not_sent_yet_goes_at_its_moment_in_a_later_one_and_the_rest_not_again(
+def test_a_restart_sends_only_what_is_left_of_a_recall(
     tmp_path: Path,
 ) -> None:
     broker, clock = FakeTransport(), Wall()
@@ -357,7 +355,7 @@ def test_what_was_acknowledged_a_moment_before_the_recall_is_part_of_it(
     assert len(recalled(broker)) == 2
 
 
-def test_a_clock_that_is_set_back_makes_no_recall_wait_longer_than_its_hour(tmp_path: Path) -> None:
+def test_a_clock_set_back_delays_a_recall_by_an_hour_at_most(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> None:
@@ -379,7 +377,7 @@ def test_the_digest_of_a_frame_is_where_it_is_looked_for(tmp_path: Path) -> None
     assert kept(tmp_path, "SELECT substr(payload, 5, 16) FROM kept") == [digest[:16]]
 
 
-def test_sync_waits_a_second_for_recalls_sends_what_is_due_and_leaves_the_rest_to_the_next_run(tmp_path: Path) -> None:
+def test_sync_obeys_recalls_and_leaves_later_reports_to_the_next_run(tmp_path: Path) -> None:
     broker, clock = FakeTransport(), Wall()
 
     async def run() -> list[tuple[bool, int, int, float]]:
@@ -414,7 +412,7 @@ def test_sync_does_not_wait_where_nothing_is_kept(tmp_path: Path) -> None:
     assert in_virtual_time(run()) < 0.1
 
 
-def test_sync_that_is_not_let_listen_is_done_and_one_without_a_broker_is_not_and_says_why(tmp_path: Path) -> None:
+def test_sync_ends_without_recalls_but_fails_without_a_broker(tmp_path: Path) -> None:
     broker, clock = FakeTransport(forbidden=frozenset({recall_topic("heights")})), Wall()
 
     async def run() -> list[tuple[bool, str]]:
@@ -430,7 +428,7 @@ def test_sync_that_is_not_let_listen_is_done_and_one_without_a_broker_is_not_and
     assert in_virtual_time(run()) == [(True, "None"), (False, "fake://broker: the broker is away")]
 
 
-def test_a_recalled_report_that_ended_while_it_was_forbidden_does_not_pass_for_one_that_waits(tmp_path: Path) -> None:
+def test_an_expired_recalled_report_is_not_counted_as_waiting(tmp_path: Path) -> None:
     soon = {"closes": "2026-01-01T01:00:00Z"}
     tasks = {task_topic("heights"): make_heights(**soon), task_topic("other"): make_heights(id="other")}
     broker, clock = FakeTransport(retained=tasks), Wall()

@@ -51,9 +51,7 @@ def subscribe(broker: Mosquitto, name: str = "aggregator") -> None:
     shell("mosquitto_sub", broker.port, "-i", name, "-c", "-q", "1", "-E", "-t", ALL_REPORTS)
 
 
-async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are_mended(
-    ruled: Mosquitto, tmp_path: Path
-) -> None:
+async def test_a_forbidden_report_is_kept_and_sent_once_it_is_allowed(ruled: Mosquitto, tmp_path: Path) -> None:
     store, state = tmp_path / "store.sqlite3", tmp_path / "state"
     async with aggregating(ruled, store, tasks=TASKS):
         async with Client(ruled.url, device="d", state=state, spread=0) as client:
@@ -85,7 +83,7 @@ async def test_what_the_rules_forbid_is_charged_kept_told_and_sent_once_they_are
                 await asyncio.sleep(0.05)
 
 
-async def test_what_nobody_has_ever_subscribed_to_waits_until_somebody_does_and_is_not_lost(
+async def test_a_report_waits_until_somebody_subscribes(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.sending.schedule._FIRST_PAUSE", 0.2)
@@ -112,9 +110,7 @@ def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto
     assert (receipt.status, receipt.can_refuse) == ("sent", True)
 
 
-async def test_where_a_monitor_subscribes_to_everything_the_receipt_claims_no_more_than_that(
-    mosquitto: Mosquitto, tmp_path: Path
-) -> None:
+async def test_a_receipt_claims_no_more_than_that_somebody_subscribes(mosquitto: Mosquitto, tmp_path: Path) -> None:
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     shell("mosquitto_sub", mosquitto.port, "-i", "monitor", "-c", "-q", "1", "-E", "-t", "#")
     async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
@@ -148,9 +144,7 @@ async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -
         (0xFF, "refused"),
     ],
 )
-async def test_each_reason_has_its_word_and_its_line_and_a_frame_of_many_one_for_all(
-    code: int, reason: str, tmp_path: Path
-) -> None:
+async def test_each_reason_of_a_broker_is_shown(code: int, reason: str, tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:

@@ -43,7 +43,7 @@ async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
     assert await charges_and_waiting(tmp_path) == (1, 0)
 
 
-async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_restart(tmp_path: Path) -> None:
+async def test_an_unacknowledged_report_is_sent_after_a_restart(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
@@ -64,9 +64,7 @@ async def test_what_is_never_acknowledged_stays_queued_and_is_sent_after_a_resta
 
 
 @pytest.mark.parametrize("reason", [0x87, 0x95])
-async def test_who_asks_again_hears_that_the_broker_does_not_have_the_earlier_report(
-    tmp_path: Path, reason: int
-) -> None:
+async def test_a_second_request_reports_that_the_first_was_not_delivered(tmp_path: Path, reason: int) -> None:
     broker = FakeTransport()
     for _ in range(2):  # in the run in which it was refused, and in the next, which tries once more
         broker.answers.append(Acknowledgement(reason, can_refuse=True))
@@ -83,7 +81,7 @@ async def test_who_asks_again_hears_that_the_broker_does_not_have_the_earlier_re
     assert await charges_and_waiting(tmp_path) == (1, 0)
 
 
-async def test_who_asks_again_before_the_broker_has_said_anything_hears_that_the_report_waits(tmp_path: Path) -> None:
+async def test_a_second_request_reports_that_the_first_still_waits(tmp_path: Path) -> None:
     broker = FakeTransport()
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
@@ -191,7 +189,7 @@ async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(
     assert spent == len({payload for _, payload in broker.arrived} | {entry.payload for entry in waiting})
 
 
-async def test_a_full_outbox_refuses_before_anything_is_drawn_or_spent_and_takes_more_when_it_is_sent(
+async def test_a_full_outbox_refuses_before_anything_is_drawn_or_spent(
     tmp_path: Path,
 ) -> None:
     broker, rng = FakeTransport(), RecordingRng()

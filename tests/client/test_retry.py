@@ -113,7 +113,7 @@ def run(
 
 
 @OF_A_TOPIC
-def test_a_report_that_is_not_taken_stays_and_is_tried_ever_more_rarely_for_a_day(tmp_path: Path, reason: int) -> None:
+def test_a_refused_report_is_retried_ever_more_rarely(tmp_path: Path, reason: int) -> None:
     broker = Broker(lambda topic, _: reason if topic == "closed" else TAKEN)
     left = run(broker, tmp_path, ("closed", b"refused"), ("open", b"taken"), seconds=24 * HOUR)
     assert left == [("closed", b"refused")]
@@ -138,9 +138,7 @@ def test_what_is_said_of_one_report_holds_no_other_of_its_topic_up(tmp_path: Pat
 
 @pytest.mark.large
 @OF_A_TOPIC
-def test_of_many_reports_that_are_not_taken_one_asks_for_all_and_all_go_once_it_is_mended(
-    tmp_path: Path, reason: int
-) -> None:
+def test_one_refused_report_probes_for_all(tmp_path: Path, reason: int) -> None:
     mended = 6 * HOUR
     broker = Broker(lambda _, __: reason if now() < mended else TAKEN)
     left = run(broker, tmp_path, *[("t", b"%d" % number) for number in range(1000)], seconds=8 * HOUR)
@@ -212,7 +210,7 @@ def test_a_new_report_asks_at_once_where_the_last_answer_is_old(
     assert broker.times(b"later")[0] == pytest.approx(HOUR, abs=1)
 
 
-def test_a_report_over_which_the_broker_hangs_up_with_a_reason_waits_and_the_others_go(tmp_path: Path) -> None:
+def test_a_report_that_ends_the_connection_does_not_block_others(tmp_path: Path) -> None:
     too_large = BrokerError("scripted", "the broker ended the connection (packet too large)", reason=TOO_LARGE)
     broker = Broker(lambda _, payload: too_large if payload == b"huge" else TAKEN)
     left = run(broker, tmp_path, ("t", b"huge"), *[("t", b"%d" % number) for number in range(100)], seconds=HOUR)
@@ -221,7 +219,7 @@ def test_a_report_over_which_the_broker_hangs_up_with_a_reason_waits_and_the_oth
     assert max(moment for moment, _, payload in broker.came if payload != b"huge") < 10
 
 
-def test_a_report_over_which_the_broker_always_hangs_up_in_silence_lets_others_go_first(tmp_path: Path) -> None:
+def test_a_report_that_silently_ends_the_connection_goes_last(tmp_path: Path) -> None:
     broker = Broker(lambda _, payload: BrokerError("scripted", "lost") if payload == b"odd" else TAKEN)
     left = run(broker, tmp_path, ("t", b"odd"), *[("t", b"%d" % number) for number in range(100)], seconds=HOUR)
     assert left == [("t", b"odd")]
@@ -238,7 +236,7 @@ def test_a_connection_that_ends_now_and_then_postpones_nothing(tmp_path: Path, r
     assert max(moment for moment, _, _ in broker.came) < 5
 
 
-def test_waiting_for_an_empty_outbox_ends_when_nothing_is_left_but_what_is_not_taken(tmp_path: Path) -> None:
+def test_sync_ends_when_only_refused_reports_are_left(tmp_path: Path) -> None:
     told: list[tuple[bool, float]] = []
 
     async def wait(sender: Sender, _: DeviceState) -> None:

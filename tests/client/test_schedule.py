@@ -108,7 +108,7 @@ async def test_what_was_due_while_the_device_was_off_keeps_its_order(
     assert ids(broker) == [receipts[1].report_id, receipts[0].report_id]
 
 
-async def test_a_clock_that_is_set_back_costs_a_report_its_own_delay_at_most_however_often_it_restarts(
+async def test_a_clock_set_back_costs_a_report_its_own_delay_at_most(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 0, 0))
@@ -143,7 +143,7 @@ def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> N
         Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
 
 
-def test_a_source_has_its_seconds_to_the_millisecond_and_its_report_leaves_after_them(clock: Clock) -> None:
+def test_a_report_leaves_after_the_time_of_its_source(clock: Clock) -> None:
     class Started:
         def now(self) -> float:
             return 100.0
@@ -185,7 +185,7 @@ def entropy(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return scripted
 
 
-def test_a_delay_is_uniform_over_the_window_and_nothing_is_drawn_without_one(entropy: Scripted) -> None:
+def test_a_delay_is_uniform_over_the_window(entropy: Scripted) -> None:
     task = decode_task(make_heights())
     assert [draw_delay(spread, task, START) for spread in (0, 0.5, 60)] == [0, 500, 60_000]
     assert entropy.bounds == [501, 60_001]

@@ -159,7 +159,7 @@ def test_what_is_acknowledged_is_not_sent_again_over_the_next_connection(
     assert way.published == [b"report"]
 
 
-def test_a_mistake_of_ours_is_not_hidden_by_a_connection_that_is_lost_with_it(
+def test_a_programming_error_is_not_hidden_by_a_lost_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def publish(_link: PoorLink, _topic: str, payload: bytes) -> None:

@@ -59,7 +59,7 @@ def house(tmp_path: Path) -> Gateway:
     return Gateway(tmp_path / "sensors.txt")
 
 
-def test_a_live_message_with_the_key_makes_a_candidate_and_nothing_else_does(house: Gateway) -> None:
+def test_only_a_live_message_with_the_key_makes_a_candidate(house: Gateway) -> None:
     house.live("z/lamp", has_key=False)
     house.retained("z/dead")
     house.live("z/new")
@@ -79,7 +79,7 @@ def test_a_person_confirms_a_candidate_in_the_file_once(house: Gateway) -> None:
     assert "\n# kitchen\nyes " in house.path.read_text()
 
 
-def test_a_sensor_that_was_confirmed_before_it_was_heard_waits_for_a_live_message_with_the_key(house: Gateway) -> None:
+def test_a_confirmed_sensor_waits_for_a_live_message_with_the_key(house: Gateway) -> None:
     house.path.write_text("[t]\nyes z/a\n")
     house.start()
     house.retained("z/a")
@@ -101,7 +101,7 @@ def test_an_option_confirms_new_and_old_candidates_and_is_remembered(tmp_path: P
     assert Gateway(path).state("z/a") is Participation.TAKES_PART
 
 
-def test_an_option_confirms_a_candidate_before_its_next_message_and_for_the_keys_of_this_run_only(
+def test_an_option_confirms_candidates_for_the_keys_of_this_run(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "sensors.txt"
@@ -170,7 +170,7 @@ def test_a_sensor_that_a_person_removed_stays_removed(tmp_path: Path, options: d
     assert house.state("z/b") is Participation.REMOVED
 
 
-def test_a_line_that_was_deleted_between_two_runs_is_a_removal_if_the_sensor_had_answered(tmp_path: Path) -> None:
+def test_a_line_deleted_between_runs_removes_a_sensor(tmp_path: Path) -> None:
     path = tmp_path / "sensors.txt"
     house = Gateway(path, confirmed=["#"], had_answered=("z/a",))
     house.live("z/a", "z/b")
@@ -196,7 +196,7 @@ def test_a_file_that_an_editor_is_still_writing_removes_nothing(house: Gateway) 
     assert house.state("z/a") is Participation.TAKES_PART
 
 
-def test_a_sensor_that_sends_nothing_for_a_month_stops_and_its_next_message_starts_it(tmp_path: Path) -> None:
+def test_a_sensor_silent_for_a_month_stops_until_its_next_message(tmp_path: Path) -> None:
     house = Gateway(tmp_path / "sensors.txt", confirmed=["#"])
     house.live("z/a")
     house.now += MONTH
@@ -259,7 +259,7 @@ def test_a_filter_confirms_no_more_sensors_than_the_list_takes(tmp_path: Path, w
 
 
 @pytest.mark.parametrize("wide", ["#", "z/+"])
-def test_a_filter_brings_back_no_sensor_whose_line_was_deleted_between_two_runs(tmp_path: Path, wide: str) -> None:
+def test_a_filter_does_not_restore_a_deleted_sensor(tmp_path: Path, wide: str) -> None:
     path = tmp_path / "sensors.txt"
     path.write_text("")
     house = Gateway(path, confirmed=[wide, "z/b"], had_answered=("z/a", "z/b"))
@@ -332,9 +332,7 @@ def test_any_other_topic_and_key_are_read_as_they_were_written(tmp_path: Path, t
         ("[t]\nyes z/a\nno z/a\n", "line 3", "remove one"),
     ],
 )
-def test_a_mistake_in_the_file_is_an_error_with_its_line_and_changes_nothing(
-    tmp_path: Path, content: str, line: str, remedy: str
-) -> None:
+def test_an_error_in_the_sensor_file_names_its_line(tmp_path: Path, content: str, line: str, remedy: str) -> None:
     path = tmp_path / "sensors.txt"
     path.write_text(content)
     with pytest.raises(StateError, match=rf"sensors\.txt: {line} .*{remedy}"):
@@ -369,7 +367,7 @@ STEPS = st.lists(
 
 @settings(max_examples=60)
 @given(STEPS, st.booleans())
-def test_a_sensor_takes_part_only_with_a_yes_a_live_key_and_a_living_device(
+def test_a_sensor_needs_a_decision_a_live_key_and_a_live_device(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]], everything: bool
 ) -> None:
     path = tmp_path_factory.mktemp("house") / "sensors.txt"

@@ -165,7 +165,7 @@ async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
     await state.close()
 
 
-async def test_a_statement_that_fails_undoes_its_transaction_and_the_next_one_works(tmp_path: Path) -> None:
+async def test_a_failed_statement_rolls_back_its_transaction(tmp_path: Path) -> None:
     def half(connection: sqlite3.Connection) -> None:
         outbox.put(connection, "topic", b"half")
         connection.execute("INSERT INTO nowhere VALUES (1)")
@@ -331,9 +331,7 @@ def test_an_opening_that_is_cancelled_leaves_no_file_open(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["the loop ends", "the loop goes on"])
-def test_a_closing_that_is_cancelled_finishes_what_was_begun_and_leaves_no_file_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool
-) -> None:
+def test_a_cancelled_close_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
     held, busy = Held(monkeypatch), threading.Event()
     held.free.set()
 

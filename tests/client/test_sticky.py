@@ -64,7 +64,7 @@ def bodies(connection: sqlite3.Connection) -> list[tuple[int, ...]]:
     return [report.body for frame in frames if isinstance(frame, Frame) for report in frame.reports]
 
 
-def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(connection: sqlite3.Connection) -> None:
+def test_only_the_first_sticky_answer_is_charged(connection: sqlite3.Connection) -> None:
     first = give(connection, LOW, ask())
     assert (first.status, first.epsilon, first.spent) == ("queued", Fraction(1), Fraction(1))
     for day in range(1, 30):
@@ -79,7 +79,7 @@ def test_the_first_answer_is_charged_in_full_and_the_others_come_from_memory(con
     assert len(set(bodies(connection))) == 1
 
 
-def test_what_a_decision_and_a_draw_show_of_themselves_is_nothing_of_a_memory() -> None:
+def test_a_decision_and_a_draw_do_not_show_the_memory() -> None:
     question, memory_ = ask(), Memory(77, (1, 0, 1, 2), 88)
     decision = Decision(question.task, 0, 0, Fraction(1), repeats=True, memory=memory_, not_before=0, delay=0)
     drawn = draw(decision, question.task.domain.read(LOW), SystemRng())
@@ -118,7 +118,7 @@ def test_the_ledger_and_the_draws_are_the_same_whatever_the_values_are(connectio
     assert told[0] == told[1]
 
 
-def test_a_device_answers_sticky_tasks_only_if_its_policy_admits_that_changes_show(
+def test_sticky_tasks_are_answered_only_if_the_policy_allows_them(
     connection: sqlite3.Connection,
 ) -> None:
     rng = RecordingRng()
@@ -128,7 +128,7 @@ def test_a_device_answers_sticky_tasks_only_if_its_policy_admits_that_changes_sh
     assert [entry.reason for entry in ledger.refusals(connection)] == ["changes_show"]
 
 
-def test_a_cap_is_met_before_the_first_answer_and_never_by_a_change_of_the_value(
+def test_a_cap_applies_to_the_first_sticky_answer_only(
     connection: sqlite3.Connection,
 ) -> None:
     tight = replace(POLICY, lifetime=Fraction(1), total=Fraction(1))
@@ -138,7 +138,7 @@ def test_a_cap_is_met_before_the_first_answer_and_never_by_a_change_of_the_value
     assert give(connection, LOW, ask(20, policy=replace(POLICY, max_epsilon=Fraction(1, 2)))).status == "refused"
 
 
-def test_a_round_is_answered_once_and_a_clock_that_jumps_back_changes_nothing(connection: sqlite3.Connection) -> None:
+def test_a_sticky_round_is_answered_once_even_if_the_clock_is_set_back(connection: sqlite3.Connection) -> None:
     give(connection, LOW, ask(5))
     assert give(connection, HIGH, ask(5)).status == "already_answered"
     assert give(connection, LOW, ask(3)).epsilon == 0
