@@ -1,13 +1,14 @@
 """A place for a store of each kind: tests of the contract run on both."""
 
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from servers import Postgres
-from stored import stored_ids
+from stored import drop_reports, stored_ids
 
 from hush_aggregator.store import Limits
 from hush_aggregator.store.base import OpenedStore, ServedStore, StoreEditor
@@ -45,15 +46,21 @@ class StorePlace:
         with self.address.connect() as connection:
             return [row[0] for row in connection.execute("SELECT uuid_send(id) FROM report").fetchall()]
 
+    def execute(self, statement: str) -> None:
+        """Change the tables without the store: damage, or what a failure leaves."""
+        if isinstance(self.address, Path):
+            with closing(sqlite3.connect(self.address, timeout=30)) as connection, connection:
+                connection.execute(statement)
+        else:
+            with self.address.connect() as there:
+                there.execute(statement)
+
     def drop_reports(self) -> None:
         """Delete all reports, and leave the tallies."""
         if isinstance(self.address, Path):
-            from stored import drop_reports  # noqa: PLC0415 - its twin
-
             drop_reports(self.address)
         else:
-            with self.address.connect() as connection:
-                connection.execute("DELETE FROM report")
+            self.execute("DELETE FROM report")
 
 
 _NUMBERS = Counter[int]()

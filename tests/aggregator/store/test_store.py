@@ -1,35 +1,32 @@
-"""The store: each report counted once, each batch as a whole or not at all."""
+"""The contract of a store, of each kind: each report is counted once, each batch as a whole or not at all."""
 
-import json
-import sqlite3
+import secrets
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stores import StorePlace
 
 from hush import Task
-from hush_aggregator import SqliteStore
-from hush_aggregator.store import UNKNOWN, Accepted, reading
-from hush_common.errors import StoreError, TaskError
+from hush_aggregator.store import UNKNOWN, Accepted, Limits, Origin, TaskRow, TaskState
+from hush_aggregator.store.base import ServedStore
+from hush_aggregator.tally import Tally
+from hush_common.errors import StoreError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
-HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": NUMBER})
-WEIGHTS = make_task({"id": "weights", "epsilon": "1", "domain": NUMBER})
+HEIGHTS, WEIGHTS = (make_task({"id": name, "epsilon": "1", "domain": NUMBER}) for name in ("heights", "weights"))
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "hush.sqlite"
-
-
-@pytest.fixture
-def store(path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(path) as store:
+def store(place: StorePlace) -> Iterator[ServedStore]:
+    with place.open() as store:
         yield store
 
 
@@ -39,172 +36,207 @@ def accepted(*reports: tuple[int, int], task: Task = HEIGHTS, round_: int = 0) -
     return Accepted(task, round_, ids, np.array([[body] for _, body in reports], dtype=np.int64))
 
 
-def totals(store: SqliteStore, task: Task, round_: int) -> tuple[int, ...]:
+def totals(store: ServedStore, task: Task = HEIGHTS, round_: int = 0) -> tuple[int, ...]:
     """Count, sum and sum of squares."""
     tally = store.tally(task.digest, round_)
     return (tally.n, *(tally.moments[:2] or (0, 0)))
 
 
-def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    with sqlite3.connect(path) as reader:
-        tables = {
-            table: reader.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608 - our names
-            for table in ("task", "series", "run", "chunk", "tally", "refusal")
-        }
-    reader.close()
-    return tables
+def commit(store: ServedStore, *reports: Accepted) -> tuple[int, dict[Refusal, int]]:
+    outcome = store.commit(reports, {})
+    return outcome.accepted, dict(outcome.refused)
 
 
-def test_a_batch_of_many_tasks_reads_and_writes_each_tally_once_and_the_next_parses_none(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+def test_reports_are_counted_and_folded(store: ServedStore) -> None:
+    outcome = store.commit([accepted((1, 10), (2, -20))], {(UNKNOWN, Refusal.MALFORMED): 3})
+    assert (outcome.accepted, outcome.refused) == (2, {Refusal.MALFORMED: 3})
+    assert outcome.changed == {"heights", UNKNOWN}
+    assert totals(store) == (2, -10, 500)
+    assert store.refusals(UNKNOWN) == {Refusal.MALFORMED: 3}
+
+
+def test_what_was_never_counted_is_empty(store: ServedStore) -> None:
+    assert store.tally(bytes(32), 5) == Tally()
+    assert store.refusals("heights") == {}
+    assert store.latest_round(bytes(32)) == 0
+    assert store.commit([], Counter()).changed == frozenset()
+
+
+def test_of_equal_ids_the_first_received_counts(store: ServedStore) -> None:
+    reports = [(number, 10**k) for k, number in enumerate([7, 3, 200, 3, 7, 1, 3])]
+    assert commit(store, accepted(*reports[:4]), accepted(*reports[4:])) == (4, {Refusal.DUPLICATE: 3})
+    kept = {int.from_bytes(report.id): report.body[0] for report in store.reports(HEIGHTS.digest, 0)}
+    assert kept == {7: 1, 3: 10, 200: 100, 1: 10**5}
+    assert totals(store) == (4, sum(kept.values()), sum(body**2 for body in kept.values()))
+
+
+def test_a_batch_with_one_known_report_counts_all_others_once(store: ServedStore) -> None:
+    commit(store, accepted((50, 1)))
+    assert commit(store, accepted(*((number, 2) for number in range(100)))) == (99, {Refusal.DUPLICATE: 1})
+    assert totals(store) == (100, 1 + 99 * 2, 1 + 99 * 4)
+    assert sum(1 for _ in store.reports(HEIGHTS.digest, 0)) == 100
+
+
+def test_a_replay_is_a_duplicate_even_after_a_restart(place: StorePlace) -> None:
+    with place.open() as store:
+        commit(store, accepted((1, 10), (2, 20)))
+        assert commit(store, accepted((2, 20), (3, 30))) == (1, {Refusal.DUPLICATE: 1})
+    with place.open() as store:
+        assert commit(store, accepted((3, 30), (1, 10))) == (0, {Refusal.DUPLICATE: 2})
+        assert totals(store) == (3, 60, 1400)
+        assert store.refusals("heights") == {Refusal.DUPLICATE: 3}
+
+
+def test_the_same_id_in_another_round_or_task_is_another_report(store: ServedStore) -> None:
+    assert commit(store, accepted((1, 10)), accepted((1, 20), round_=7), accepted((1, 30), task=WEIGHTS))[0] == 3
+    assert totals(store, HEIGHTS, 7) == (1, 20, 400)
+    assert store.latest_round(HEIGHTS.digest) == 7
+    assert store.latest_round(WEIGHTS.digest) == 0
+    for other in (b"\0" * 8, b"\xff" * 8):
+        assert (store.latest_round(other), store.tally(other, 7)) == (0, Tally())
+
+
+def test_sums_beyond_64_bits_stay_exact(place: StorePlace) -> None:
+    with place.open() as store:
+        commit(store, accepted(*((k, LARGEST) for k in range(5))))
+        commit(store, accepted(*((k, LARGEST) for k in range(5, 9))))
+    with place.open() as store:
+        assert totals(store) == (9, 9 * LARGEST, 9 * LARGEST * LARGEST)
+
+
+BATCHES = st.lists(st.lists(st.tuples(st.integers(0, 12), st.integers(SMALLEST, LARGEST)), max_size=8), max_size=6)
+
+
+@pytest.mark.large
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=BATCHES)
+def test_n_is_the_number_of_ids_whatever_is_delivered_again(
+    batches: list[list[tuple[int, int]]], place: StorePlace
 ) -> None:
-    parsed: Counter[str] = Counter()
+    first: dict[int, int] = {}
+    task = make_task({"id": f"t{secrets.token_hex(6)}", "epsilon": "1", "domain": NUMBER})  # of each example
+    before_all = len(place.ids()) if place.is_there() else 0
+    with place.open() as store:
+        for batch in batches:
+            before = len(first)
+            for number, body in batch:
+                first.setdefault(number, body)
+            outcome = store.commit([accepted(*batch, task=task)] if batch else [], {})
+            assert outcome.accepted == len(first) - before
+            assert outcome.accepted + outcome.refused.get(Refusal.DUPLICATE, 0) == len(batch)
+        bodies = first.values()
+        assert totals(store, task) == (len(first), sum(bodies), sum(k * k for k in bodies))
+    assert len(place.ids()) - before_all == len(first)
 
-    def loads(text: str) -> object:
-        parsed[text] += 1
-        return json.loads(text)
 
-    monkeypatch.setattr(reading, "json", SimpleNamespace(loads=loads))
-    tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(900)]
-    statements: Counter[str] = Counter()
-    queries: set[str] = set()
-
-    def trace(text: str) -> None:
-        statements[" ".join(text.split()[:2])] += 1
-        queries.update([text] if text.startswith(("SELECT", "WITH")) else [])
-
-    store._connection.set_trace_callback(trace)
+def test_hundreds_of_tasks_in_one_batch_have_their_own_tallies(store: ServedStore) -> None:
+    tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(420)]
     for body in (1, 2, 3):
-        statements.clear()
         batch = [accepted((body, body), task=task) for task in tasks]
-        assert store.commit([*batch, *batch[:100]], {}).accepted == 900
-        assert statements["INSERT OR"] == 900
-        assert statements["WITH wanted"] <= 3 + 5 + 6  # tallies; marks of rounds and of tasks; at first series, twice
-        assert sum(statements.values()) < 2000  # at first the rows of series, and a hundred refusals
-    store._connection.set_trace_callback(None)
-    assert not parsed
-    assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
-    assert parsed.total() == 900
-    plans = [row[3] for one in queries for row in store._connection.execute(f"EXPLAIN QUERY PLAN {one}").fetchall()]
-    assert not [plan for plan in plans if plan in {"SCAN tally", "SCAN closed", "SCAN series"}]
+        assert commit(store, *batch, *batch[:100]) == (420, {Refusal.DUPLICATE: 100})
+    assert {totals(store, task) for task in tasks} == {(3, 6, 14)}
 
 
-def test_what_a_command_changes_is_counted_on_and_not_what_was_read_before(store: SqliteStore, path: Path) -> None:
+def test_the_first_task_under_an_id_stays(place: StorePlace) -> None:
+    other = make_task({"id": "heights", "epsilon": "2", "domain": NUMBER})
+    with place.open() as store:
+        assert [store.add_task(task) for task in (HEIGHTS, HEIGHTS, other)] == [HEIGHTS.payload] * 3
+    with place.open() as store:
+        assert store.tasks() == [HEIGHTS.payload]
+
+
+def test_who_gives_a_task_that_had_only_appeared_is_stored(store: ServedStore) -> None:
+    row = TaskRow("heights", HEIGHTS.digest, HEIGHTS.payload, Origin.BROKER, TaskState.OPEN, "", 0, "")
+    for origin, kept in ((Origin.BROKER, Origin.BROKER), (Origin.FILE, Origin.FILE), (Origin.BROKER, Origin.FILE)):
+        store.add_task(HEIGHTS, origin)
+        assert store.task_rows() == [replace(row, origin=kept)]
+
+
+def test_a_second_aggregator_is_refused_until_the_first_has_left(place: StorePlace) -> None:
+    with place.open() as store:
+        with pytest.raises(StoreError, match="another aggregator"):
+            place.open()
+        commit(store, accepted((1, 10)))
+    place.open().close()
+
+
+def test_a_store_may_be_read_while_it_counts(store: ServedStore, place: StorePlace) -> None:
+    commit(store, accepted((1, 10)))
+    assert len(place.ids()) == 1
+    assert commit(store, accepted((2, 10)))[0] == 1
+
+
+def test_a_command_writes_a_store_in_use_and_its_aggregator_sees_it(store: ServedStore, place: StorePlace) -> None:
+    before = store.changes()
     store.add_task(HEIGHTS)
-    store.commit([accepted((1, 10))], {})
-    with sqlite3.connect(path) as other:
-        other.execute("DELETE FROM tally")
-    other.close()
-    assert store.commit([accepted((2, 5))], {}).accepted == 1
-    assert totals(store, HEIGHTS, 0) == (1, 5, 25)
+    assert store.changes() == before  # what it writes itself is not a change
+    with place.edit() as command:
+        command.set_state("heights", TaskState.WITHDRAWN)
+    assert store.changes() != before
+    assert store.task_rows()[0].state is TaskState.WITHDRAWN
 
 
-def test_a_batch_that_fails_leaves_nothing_behind_in_memory_either(store: SqliteStore) -> None:
-    store.commit([accepted((1, 10))], {})
-    store._connection.executescript(
-        "CREATE TEMP TRIGGER fault AFTER INSERT ON main.refusal BEGIN SELECT RAISE(ABORT, 'planted'); END"
-    )
-    with pytest.raises(StoreError, match="planted"):
-        store.commit([accepted((2, 20))], {(UNKNOWN, Refusal.CLOSED): 1})
-    store._connection.execute("DROP TRIGGER fault")
-    assert store.commit([accepted((3, 30))], {}).accepted == 1
-    assert totals(store, HEIGHTS, 0) == (2, 40, 1000)
+def test_every_store_has_its_own_names_that_stay(place: StorePlace) -> None:
+    names = []
+    for _ in range(2):
+        with place.open() as store, place.read() as reader:
+            names.append((store.identity, store.public_identity))
+            assert reader.public_identity == store.public_identity
+    assert names[0] == names[1]
+    secret, public = names[0]
+    assert secret != public  # the name that estimates bear does not open the session on the broker
+    assert [len(bytes.fromhex(name)) for name in names[0]] == [16, 16]
 
 
-def test_only_so_many_sums_stay_in_memory(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.store.sqlite._MOST_KNOWN", 120)
-    tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(7)]
-    for body in range(1, 4):
-        for task in tasks:
-            store.commit([accepted((body, body), task=task)], {})
-            assert sum(len(tally.moments) for _, tally in store._tallies._known.values()) == store._tallies._size <= 120
-    assert {totals(store, task, 0) for task in tasks} == {(3, 6, 14)}
+# Quotas
 
 
-@pytest.mark.parametrize("table", ["series", "run", "chunk", "tally", "refusal"])
-def test_a_failure_between_statements_changes_nothing(store: SqliteStore, path: Path, table: str) -> None:
-    store.commit([accepted((1, 10))], {(UNKNOWN, Refusal.MALFORMED): 1})
-    before = contents(path)
-    store._connection.executescript(
-        f"CREATE TEMP TRIGGER fault AFTER INSERT ON main.{table} BEGIN SELECT RAISE(ABORT, 'planted'); END"
-    )
-    batch = [accepted((2, 20), (1, 10)), accepted((3, 30), task=WEIGHTS)]
-    with pytest.raises(StoreError, match="planted"):
-        store.commit(batch, {(UNKNOWN, Refusal.CLOSED): 1})
-    assert contents(path) == before
-    store._connection.execute("DROP TRIGGER fault")
-    assert store.commit(batch, {(UNKNOWN, Refusal.CLOSED): 1}).accepted == 2
+def batch(*numbers: int, sender: str | tuple[str, ...] = "kitchen", round_: int = 0) -> Accepted:
+    """Reports with these ids."""
+    ids = np.frombuffer(b"".join(number.to_bytes(16) for number in numbers), dtype="V16")
+    names = (sender,) * len(numbers) if isinstance(sender, str) else sender
+    return Accepted(HEIGHTS, round_, ids, np.ones((len(numbers), 1), dtype=np.int64), senders=names)
 
 
-def test_a_full_disk_is_a_store_error_with_a_remedy_and_changes_nothing(store: SqliteStore, path: Path) -> None:
-    store.commit([accepted((1, 10))], {})
-    before = contents(path)
-    (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
-    big = accepted(*((k, k) for k in range(2, 3000)))
-    with pytest.raises(StoreError, match=r"hush\.sqlite: .*full; free some space"):
-        store.commit([big], {})
-    assert contents(path) == before
-    store._connection.execute("PRAGMA max_page_count = 100000")
-    assert store.commit([big], {}).accepted == 2998
-
-
-def test_a_digest_that_is_taken_refuses_the_task_alone(store: SqliteStore, path: Path) -> None:
+def with_quota(place: StorePlace, each: int = 3, **gateways: int) -> ServedStore:
+    store = place.open(Limits(each, gateways))
     store.add_task(HEIGHTS)
-    store._connection.execute("UPDATE task SET digest = ?", (WEIGHTS.digest,))
-    with pytest.raises(TaskError, match="another task has the digest"):
-        store.add_task(WEIGHTS)
-    assert [row[0] for row in contents(path)["task"]] == ["heights"]
+    return store
 
 
-def test_a_symbolic_link_to_a_store_is_no_second_door(path: Path) -> None:
-    door = path.with_name("door.sqlite")
-    door.symlink_to(path)
-    with SqliteStore(path), pytest.raises(StoreError, match=r"door\.sqlite: another aggregator uses this store"):
-        SqliteStore(door)
-    with SqliteStore(door), pytest.raises(StoreError, match="another aggregator uses this store"):
-        SqliteStore(path)
+def test_no_sender_counts_beyond_its_quota_and_others_are_untouched(place: StorePlace) -> None:
+    with with_quota(place, house=5) as store:
+        assert commit(store, batch(1, 2)) == (2, {})
+        assert commit(store, batch(3, 4, 5)) == (1, {Refusal.QUOTA: 2})
+        assert commit(store, batch(6)) == (0, {Refusal.QUOTA: 1})
+        mixed = batch(*range(10, 18), sender=("meter-3", "kitchen") * 4)
+        assert commit(store, mixed) == (3, {Refusal.QUOTA: 5})
+        assert commit(store, batch(*range(20, 30), sender="house")) == (5, {Refusal.QUOTA: 5})
+        assert commit(store, batch(*range(30, 34), round_=1)) == (3, {Refusal.QUOTA: 1})
+        assert store.tally(HEIGHTS.digest, 0).n == len(list(store.reports(HEIGHTS.digest, 0))) == 11
+        assert store.refusals("heights") == {Refusal.QUOTA: 14}
 
 
-def test_no_time_and_no_sender_is_stored(store: SqliteStore) -> None:
-    columns = {
-        table: [row[1] for row in store._connection.execute(f"PRAGMA table_info({table})")]
-        for table in ("series", "run", "chunk")
-    }
-    assert columns == {
-        "series": ["ordinal", "digest", "round", "width", "dropped"],
-        "run": ["id", "level", "n", "firsts", "filter"],
-        "chunk": ["number", "series", "ids", "ids_check", "bodies", "bodies_check"],
-    }
+def test_the_log_can_name_who_is_over_its_quota_if_it_is_one(place: StorePlace) -> None:
+    with with_quota(place, 1) as store:
+        for numbers in ((1, 2), (3, 4)):
+            assert store.commit([batch(*numbers)], {}).senders == {("heights", Refusal.QUOTA): "kitchen"}
+        several = batch(5, 6, 7, 8, sender=("a", "b", "a", "b"))
+        assert store.commit([several], {}).senders == {("heights", Refusal.QUOTA): None}
 
 
-def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("not a database, but more than sixteen bytes " * 50, encoding="utf-8")
-    with pytest.raises(StoreError, match="name another file"):
-        SqliteStore(text)
-    foreign = tmp_path / "foreign.sqlite"
-    with sqlite3.connect(foreign) as other:
-        other.execute("CREATE TABLE contacts (name TEXT)")
-    other.close()
-    before = foreign.read_bytes()
-    with pytest.raises(StoreError, match="a database of another program"):
-        SqliteStore(foreign)
-    assert foreign.read_bytes() == before
+def test_a_duplicate_costs_no_quota(place: StorePlace) -> None:
+    with with_quota(place) as store:
+        assert commit(store, batch(1, 2)) == (2, {})
+        for _ in range(5):
+            assert commit(store, batch(1, 2)) == (0, {Refusal.DUPLICATE: 2})
+        assert commit(store, batch(2, 3, 3, 1)) == (1, {Refusal.DUPLICATE: 3})
+        assert commit(store, batch(1, 2, 3, 4)) == (0, {Refusal.DUPLICATE: 3, Refusal.QUOTA: 1})
 
 
-def test_a_store_of_a_later_version_is_refused(path: Path) -> None:
-    with SqliteStore(path) as store:
-        store._connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="later hush"):
-        SqliteStore(path)
-
-
-def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="missing"):
-        SqliteStore(tmp_path / "missing" / "hush.sqlite")
-
-
-def test_every_commit_is_on_the_disk(store: SqliteStore) -> None:
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+def test_of_one_id_the_second_counts_if_the_first_has_no_quota_left(place: StorePlace) -> None:
+    with with_quota(place, 1) as store:
+        both = batch(1, 2, 2, 2, sender=("meter-3", "meter-3", "house-4", "kitchen"))
+        assert commit(store, both) == (2, {Refusal.QUOTA: 1, Refusal.DUPLICATE: 1})
+        assert store.tally(HEIGHTS.digest, 0).n == 2
+        assert commit(store, batch(2, 3, sender="house-4")) == (0, {Refusal.DUPLICATE: 1, Refusal.QUOTA: 1})
