@@ -75,7 +75,7 @@ slides: $(VENV)/dev
 	$(BIN)/python docs/slides.py out/slides.html
 	@echo 'open out/slides.html'
 
-# bench_audit.py takes a quarter of an hour, and what it finds is written to tests/documented: it is run by hand.
+# bench_audit.py takes a quarter of an hour, and what it finds is written to tests/tools/audits.json: it is run by hand.
 bench: $(VENV)/bench
 	status=0; for file in $(filter-out %/bench_audit.py,$(sort $(wildcard tests/benchmarks/bench_*.py))); do \
 		echo "== $$file"; $(BIN)/python $$file || status=1; \

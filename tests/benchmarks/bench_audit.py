@@ -3,7 +3,7 @@
     .venv/bin/python tests/benchmarks/bench_audit.py [SEEDS] [EPSILON ...]
 
 Each line is a figure of the table in docs/statistics.md. A whole run (a hundred seeds, every epsilon, a quarter of an
-hour) writes them to tests/documented/audits.json, by which a test judges that table.
+hour) writes them to tests/tools/audits.json, from which `tests/tools/figures.py` makes that table.
 """
 # ruff: noqa: T201 - printing is its job
 
@@ -23,7 +23,7 @@ EPSILONS = ("0.1", "0.5", "1", "2", "4", "8")
 LEAKING = ("1", "2", "4")
 LEAKS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3)
 """Shares of the reports that are the value itself."""
-FOUND = Path(__file__).resolve().parents[1] / "documented" / "audits.json"
+FOUND = Path(__file__).resolve().parents[1] / "tools" / "audits.json"
 
 
 def leaks(seeds: int, epsilon: str) -> list[int]:

@@ -1,48 +1,23 @@
 """What the shipped `estimate` says, before and after an interval is clipped to its domain."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from fractions import Fraction
-from unittest.mock import patch
+from collections.abc import Callable
 
 import numpy as np
 from covering.cells import SLACK, Array
 from numpy.typing import NDArray
+from single_intervals import unclipped
 
 from hush import Task
 from hush_aggregator import Estimate
 from hush_aggregator.estimate import estimate
-from hush_aggregator.estimate.units import Units
 from hush_aggregator.tally import Tally
 
-__all__ = ["about", "arms", "check", "holding", "limits_of", "monotone", "unclipped"]
+__all__ = ["about", "arms", "check", "holding", "limits_of", "monotone"]
 
 Bools = NDArray[np.bool_]
 CHECKED = 2
 CLOSE = 1e-6
 """Of a limit that is found by iteration."""
-
-
-@contextmanager
-def unclipped() -> Iterator[None]:
-    """Let `estimate` give both ends of an interval of a number, wherever they lie."""
-
-    def around(self: Units, _: Fraction, low: float | Fraction, high: float | Fraction) -> tuple[float, float]:
-        return self.value(Fraction(low)), self.value(Fraction(high))
-
-    def arms(
-        self: Units, under: int, below: float, above: float, parts: int = 1
-    ) -> Callable[[int], tuple[float, float]]:
-        ends = -Fraction(below), Fraction(above)
-
-        def interval(center: int) -> tuple[float, float]:
-            low, high = (self.value(Fraction(center, under) + end, parts) for end in ends)
-            return low, high
-
-        return interval
-
-    with patch.object(Units, "around", around), patch.object(Units, "arms", arms):
-        yield
 
 
 def about(task: Task, tally: Tally, confidence: float) -> Estimate:

@@ -6,12 +6,11 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hush_aggregator.estimate.finite_channel import FiniteChannel
+from single_intervals import FiniteChannel
 
 __all__ = [
-    "CONFIDENCES", "EPSILONS", "RUNS", "SIZES", "SLACK", "VALUES", "Array", "Cell", "Counts", "holds", "law", "shares",
-    "sizes", "switches",
+    "BAR", "CONFIDENCES", "EPSILONS", "RUNS", "SIZES", "SLACK", "VALUES", "Array", "Cell", "Counts", "holds", "law",
+    "shares", "sizes", "switches",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -21,6 +20,8 @@ SIZES = (1, 2, 3, 5, 10, 30, 100, 1000)
 EPSILONS = ("0.1", "0.5", "1", "2", "4", "8", "16")
 CONFIDENCES = (0.5, 0.8, 0.95, 0.99, 0.999)
 RUNS = 20_000
+BAR = -4.0
+"""Standard errors by which a cell may cover less than it claims."""
 SLACK = 1e-8
 """Of a limit: what rounding may move it by."""
 

@@ -8,11 +8,11 @@ import numpy as np
 from covering.cells import SIZES, SLACK, VALUES, Cell, law, shares, sizes
 from covering.laws import Window, answered_sum, coin_sum
 from scipy import stats
+from single_intervals import FiniteChannel, finite
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, RandomizedResponse, SubsetSelection, Vector
 from hush_common.task import make_task

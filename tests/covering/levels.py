@@ -14,11 +14,11 @@ from covering.coins import finite_of, mean
 from covering.laws import outcomes
 from covering.predicates import Bools, Runs, predicate
 from scipy import stats
+from single_intervals import FiniteChannel
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 

@@ -9,11 +9,11 @@ from covering.cells import RUNS, VALUES, Array, Cell, Counts, law, shares, sizes
 from covering.coins import mean
 from covering.numbers import OFFERED, chosen
 from covering.predicates import Bools, Runs, predicate
+from single_intervals import FiniteChannel, finite
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection

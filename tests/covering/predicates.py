@@ -15,9 +15,8 @@ from covering.asked import holding
 from covering.cells import Array
 from numpy.typing import NDArray
 from scipy import stats
-from single_intervals import chernoff
+from single_intervals import FiniteChannel, chernoff
 
-from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.intervals.chernoff import chernoff_rates
 from hush_aggregator.estimate.intervals.lattice import lattices, widened
 

@@ -11,11 +11,11 @@ from covering.coins import answer, covered, finite_of, laws
 from covering.levels import Question, middle
 from covering.vectors import coordinate
 from scipy import stats
+from single_intervals import FiniteChannel
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import SubsetSelection

@@ -7,10 +7,10 @@ import numpy as np
 from covering.cells import RUNS, SIZES, VALUES, Cell, law, shares
 from covering.coins import finite_of, mean
 from covering.predicates import Runs, predicate
+from single_intervals import FiniteChannel
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Vector
 from hush_common.task import make_task

@@ -10,11 +10,11 @@ from covering.coins import finite_of, mean
 from covering.levels import middle
 from covering.numbers import flat, scale_of, single
 from scipy import stats
+from single_intervals import FiniteChannel
 
 from hush import Task
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
-from hush_aggregator.estimate.finite_channel import FiniteChannel
 from hush_aggregator.estimate.numerics.quantiles import beta_band
 from hush_aggregator.tally import Tally
 from hush_common.task import make_task

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from covering.document import BAR
+from covering.cells import BAR
 from covering.predicates import Runs, student_halves
 from mixtures import CELLS, RUNS, Mixture, exact, look, mixture, standard_errors
 

@@ -1,6 +1,6 @@
 """Plans are kept: of the samples of the planned number of people, few have a longer error bar than planned.
 
-Here a seeded slice; all of it is `-m soak`, or `tests/tools/simulate_plans.py`, which prints the shares.
+Here a seeded slice; all of it is `-m soak`.
 """
 
 from fractions import Fraction

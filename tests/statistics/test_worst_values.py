@@ -6,8 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from covering import levels
-from covering.cells import RUNS, Array, law
-from covering.document import BAR
+from covering.cells import BAR, RUNS, Array, law
 from covering.laws import outcomes
 from covering.levels import Question
 from covering.predicates import Runs, predicate
