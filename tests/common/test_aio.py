@@ -6,8 +6,16 @@ from unittest.mock import patch
 
 import pytest
 
-from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
+from hush_common.aio import Backoff, cancellable, run_all, run_to_completion, run_together
 from hush_common.errors import BrokerError, StoreError, flatten_group
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def turns(count: int = 10) -> None:
+    """Let every task that can go on do so."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def swallowing(result: asyncio.Future[int]) -> int:
@@ -18,8 +26,8 @@ async def swallowing(result: asyncio.Future[int]) -> int:
         return await result
 
 
-async def outcome(*, guarded: bool) -> bool:
-    """Whether a cancelled task ended as cancelled."""
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_cancellation_is_never_swallowed(*, guarded: bool) -> None:
     result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     call = swallowing(result)
     task = asyncio.create_task(cancellable(call) if guarded else call)
@@ -27,19 +35,11 @@ async def outcome(*, guarded: bool) -> bool:
     task.cancel()
     result.set_result(7)
     await asyncio.wait({task})
-    return task.cancelled()
+    assert task.cancelled() is guarded
 
 
-async def test_a_cancellation_is_never_swallowed() -> None:
-    assert await outcome(guarded=True)
-
-
-async def test_without_the_guard_it_is() -> None:
-    assert not await outcome(guarded=False)
-
-
-async def lose_a_connection(*, cancel: bool) -> asyncio.Task[None]:
-    """A task that uses a connection, after its loss; `cancel` cancels it in the same turn of the loop."""
+@pytest.mark.parametrize("cancel", [True, False])
+async def test_a_cancellation_is_stronger_than_a_loss_at_the_same_time(*, cancel: bool) -> None:
     lost = asyncio.Event()
 
     async def use() -> None:
@@ -55,25 +55,18 @@ async def lose_a_connection(*, cancel: bool) -> asyncio.Task[None]:
             raise errors.exceptions[0] from None
 
     task = asyncio.create_task(cancellable(serve()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await turns(2)
     lost.set()
     if cancel:
         await asyncio.sleep(0)  # the error is raised, and has not reached the group yet
         task.cancel()
     await asyncio.wait({task})
-    return task
+    assert task.cancelled() is cancel
+    assert cancel or isinstance(task.exception(), BrokerError)
 
 
-async def test_a_cancellation_is_stronger_than_a_loss_that_comes_together_with_it() -> None:
-    assert (await lose_a_connection(cancel=True)).cancelled()
-
-
-async def test_a_loss_alone_is_no_cancellation() -> None:
-    assert isinstance((await lose_a_connection(cancel=False)).exception(), BrokerError)
-
-
-async def test_a_loop_that_goes_on_after_an_error_ends_if_the_error_comes_with_its_cancellation() -> None:
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_a_loop_that_survives_errors_ends_when_it_is_cancelled(*, guarded: bool) -> None:
     begun, fails = asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
@@ -81,30 +74,26 @@ async def test_a_loop_that_goes_on_after_an_error_ends_if_the_error_comes_with_i
         await fails.wait()
         raise StoreError("gone")
 
-    async def loop(*, guarded: bool) -> NoReturn:
+    async def loop() -> NoReturn:
         while True:
             call = run_to_completion(work())
             try:
                 await (cancellable(call, StoreError) if guarded else call)
             except StoreError:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
 
-    for guarded in (True, False):
-        begun.clear()
-        fails.clear()
-        task = asyncio.create_task(loop(guarded=guarded))
-        await begun.wait()
-        task.cancel()
-        await asyncio.sleep(0)
-        fails.set()
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert task.done() is guarded
-        task.cancel()
-        await asyncio.wait({task})
+    task = asyncio.create_task(loop())
+    await begun.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    fails.set()
+    await turns()
+    assert task.done() is guarded
+    task.cancel()
+    await asyncio.wait({task})
 
 
-async def test_work_goes_to_its_end_however_often_its_caller_is_cancelled() -> None:
+async def test_work_goes_to_its_end_however_often_it_is_cancelled() -> None:
     may_end, steps = asyncio.Event(), list[str]()
 
     async def work() -> None:
@@ -113,7 +102,7 @@ async def test_work_goes_to_its_end_however_often_its_caller_is_cancelled() -> N
 
     task = asyncio.create_task(run_to_completion(work()))
     for _ in range(3):
-        await asyncio.sleep(0.01)
+        await turns()
         assert not task.done()
         task.cancel()
     may_end.set()
@@ -151,7 +140,7 @@ async def test_every_cancellation_reaches_every_work() -> None:
     works = {name: waits(ended, name, cancellations=2) for name in "ab"}
     task = asyncio.create_task(run_together(works, least=BrokerError))
     for _ in range(2):
-        await asyncio.sleep(0.01)
+        await turns()
         assert not task.done()
         task.cancel()
     await asyncio.wait({task})
@@ -159,17 +148,10 @@ async def test_every_cancellation_reaches_every_work() -> None:
     assert sorted(ended) == ["a", "a", "b", "b"]
 
 
-async def test_a_call_that_is_not_cancelled_gives_its_result() -> None:
-    async def seven() -> int:
-        return 7
-
-    assert await cancellable(seven()) == 7
-
-
-async def test_a_task_that_survived_an_earlier_cancellation_is_left_in_peace() -> None:
+async def test_a_task_that_survived_an_earlier_cancellation_goes_on() -> None:
     async def earlier() -> int:
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(10)
+            await asyncio.Event().wait()
         return await cancellable(asyncio.sleep(0, 7))
 
     task = asyncio.create_task(earlier())
@@ -178,17 +160,27 @@ async def test_a_task_that_survived_an_earlier_cancellation_is_left_in_peace() -
     assert await task == 7
 
 
-def test_delays_double_up_to_half_a_minute_and_are_cut_by_half_at_most() -> None:
+async def test_calls_run_in_order_and_no_more_at_once_than_asked() -> None:
+    running, most, done = 0, 0, list[int]()
+
+    async def call(number: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        done.append(number)
+
+    await run_all([lambda number=number: call(number) for number in range(10)], at_once=3)  # type: ignore[misc]
+    assert (most, done) == (3, [*range(10)])
+    await run_all([])
+
+
+def test_delays_double_up_to_half_a_minute() -> None:
     backoff = Backoff()
     for usual in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30):
         assert backoff.longest == (usual == 30)
         assert usual / 2 <= backoff.next() < usual
-
-
-def test_a_connection_that_held_lets_it_begin_anew() -> None:
-    backoff = Backoff()
-    for _ in range(12):
-        backoff.next()
     backoff.reset()
     assert not backoff.longest
     assert backoff.next() < 0.1
@@ -201,7 +193,7 @@ def test_clients_that_lost_one_broker_come_back_at_different_times() -> None:
         assert Backoff().next() == 0.05
 
 
-def test_the_leaves_of_a_group_are_those_of_the_groups_in_it_in_order() -> None:
+def test_the_leaves_of_a_group_are_those_of_its_groups_in_order() -> None:
     a, b, c = ValueError("a"), KeyError("b"), SystemExit("c")
     assert flatten_group(BaseExceptionGroup("", [ExceptionGroup("", [a, b]), c])) == [a, b, c]
     assert flatten_group(a) == [a]

@@ -24,46 +24,28 @@ from hush_common.formatting import percent_at_most
 EPSILONS = st.decimals("0.000001", "50", places=6).map(Fraction)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1", Fraction(1)),
-        ("0.1", Fraction(1, 10)),
-        ("1e-6", Fraction(1, 10**6)),
-        (4, Fraction(4)),
-        ("50", Fraction(50)),
-    ],
-)
-def test_decimal_text_is_read_exactly(text: object, value: Fraction) -> None:
-    assert parse_epsilon(text) == value
+def test_decimal_text_is_read_exactly() -> None:
+    assert [parse_epsilon(text) for text in ("1", "0.1", "1e-6", 4, "50")] == [
+        *(Fraction(1), Fraction(1, 10), Fraction(1, 10**6), Fraction(4), Fraction(50)),
+    ]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *(0, "0", "-1", "60", "50.000001", "1e-9", "0.0000009", "nan", "inf", "", " 1", "1/3", "1_0", "1e99", "\u0663"),
-        *("1" * 1000, "0." + "1" * 19, 0.5, 1.0, True, None, b"1", [1]),
-    ],
+OUTSIDE = ("-1", "-0.5", "-1e-3", "60", "1000", "1234.5", -1, 0, "0", "50.000001", "1e-9", "0.0000009", "1" * 1000)
+NOT_DECIMAL = (
+    *("nan", "inf", "", " 1", "1/3", "1_0", "1e99", "\u0663", "0." + "1" * 19, "--1", "1,5", "0001", ".5"),
+    *(0.5, 1.0, True, None, b"1", [1], "-"),
 )
-def test_anything_else_is_refused_with_the_value_in_one_short_line(bad: object) -> None:
+
+
+@pytest.mark.parametrize("bad", [*OUTSIDE, *NOT_DECIMAL], ids=lambda bad: repr(bad)[:12])
+def test_another_epsilon_is_refused_with_the_value_in_one_line(bad: object) -> None:
     with pytest.raises(EpsilonError) as caught:
         parse_epsilon(bad)
     assert caught.value.field == "epsilon"
     assert str(bad)[:10].strip() in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert ("[0.000001, 50]" in str(caught.value)) == (bad in OUTSIDE)
+    assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 150
-
-
-@pytest.mark.parametrize("text", ["-1", "-0.5", "-1e-3", "60", "1000", "1234.5", -1])
-def test_a_number_that_is_too_small_or_too_large_is_not_said_to_be_none(text: object) -> None:
-    with pytest.raises(EpsilonError, match=r"is outside \[0\.000001, 50\]"):
-        parse_epsilon(text)
-
-
-@pytest.mark.parametrize("text", ["--1", "1,5", "0001", ".5", "-", "1/3"])
-def test_what_is_written_in_another_form_is_no_decimal_number(text: str) -> None:
-    with pytest.raises(EpsilonError, match="is not a decimal number"):
-        parse_epsilon(text)
 
 
 @given(EPSILONS)
@@ -95,14 +77,14 @@ def test_the_exponential_refuses_what_its_remainder_bound_does_not_cover() -> No
 
 
 @given(EPSILONS)
-def test_truth_to_lie_never_exceeds_e_to_the_epsilon_and_comes_within_one_unit(epsilon: Fraction) -> None:
+def test_truth_to_lie_is_e_to_the_epsilon_less_at_most_one_unit(epsilon: Fraction) -> None:
     low, high = certified_exp(epsilon)
     lie = weight_of_lie(epsilon)
     assert Fraction(WEIGHT_OF_TRUTH, lie) <= low
     assert Fraction(WEIGHT_OF_TRUTH, lie - 1) >= high  # one unit less would already break the promise
 
 
-def test_the_weights_of_common_epsilons_are_pinned() -> None:
+def test_the_weights_of_common_epsilons_never_change() -> None:
     assert weight_of_lie(Fraction(1)) == 125182886983370532117250726298150828302
     assert weight_of_lie(Fraction(1, 10)) == 307900218287906978086884547973715191812
     assert weight_of_lie(Fraction(4)) == 6232488952727653950957829210887653622
@@ -128,22 +110,20 @@ def test_a_ratio_without_a_positive_or_admissible_logarithm_is_refused() -> None
     [
         ("0", "50.0 %", "1.0 %"),
         ("0.000001", "50.1 %", "1.1 %"),
-        ("0.1", "52.5 %", "1.2 %"),
-        ("0.5", "62.3 %", "1.7 %"),
         ("1", "73.2 %", "2.7 %"),
-        ("2", "88.1 %", "7.0 %"),
         ("4", "98.3 %", "35.6 %"),
         ("8", "99.97 %", "96.8 %"),
-        ("50", "more than 99.99999999 %", "more than 99.99999999 %"),
-        ("65", "more than 99.99999999 %", "more than 99.99999999 %"),
-        ("1000000", "more than 99.99999999 %", "more than 99.99999999 %"),
     ],
 )
-def test_what_an_observer_can_infer_is_rounded_up_and_never_to_certainty(
-    epsilon: str, from_half: str, from_one_percent: str
-) -> None:
+def test_what_an_observer_can_infer_is_rounded_up(epsilon: str, from_half: str, from_one_percent: str) -> None:
     assert percent_at_most(at_most_sure(Fraction(epsilon))) == from_half
     assert percent_at_most(at_most_sure(Fraction(epsilon), Fraction(1, 100))) == from_one_percent
+
+
+def test_what_an_observer_can_infer_is_never_certain() -> None:
+    for epsilon in ("50", "65", "1000000"):
+        for prior in (Fraction(1, 2), Fraction(1, 100)):
+            assert "99.99999999 %" in percent_at_most(at_most_sure(Fraction(epsilon), prior))
 
 
 @given(EPSILONS, st.fractions(0, 1))

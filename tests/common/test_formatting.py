@@ -11,19 +11,19 @@ import pytest
 
 from hush_common.formatting import Figure, at_least, at_most, exact, fixed, percent_at_most, ratio, significant, whole
 
-NUMBERS = 100_000
 SIGNIFICANT = ((1, 1), (2, 1), (2, 100), (3, 1), (3, 100), (6, 1), (6, 100), (12, 1))
 """Digits and scales in use."""
 FIXED = ((0, 1), (2, 1), (3, 100), (12, 1), (12, 100))
-HOSTILE = 1600
+MANY = pytest.mark.parametrize("count", [1_000, pytest.param(100_000, marks=pytest.mark.large)])
 
 
-def numbers(count: int = NUMBERS) -> Iterator[Figure]:
+def numbers(count: int) -> Iterator[Figure]:
     """All that may be printed, and what is hardest to print among it."""
     yield from (0, 0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, sys.float_info.max, 10**400 + 1, -(10**5000))
     yield from (sign * 10 * tens for tens in range(10, 101) for sign in (1, -1, 1.0))  # 100 to 1000, ending in 0
-    yield from (10.0**power for power in range(-300, 301))
-    yield from (math.nextafter(10.0**power, 0) for power in range(-300, 301))
+    every = 1 if count > 10_000 else 10
+    for power in range(-300, 301, every):
+        yield from (10.0**power, math.nextafter(10.0**power, 0))
     yield from (float(f"{nines}e{power}") for power in range(-12, 13) for nines in ("9.995", "9.9949999", "99.96"))
     yield from (Fraction(9995 + step, 10**places) for places in range(12) for step in (-1, 0, 1))  # ties
     source = random.Random(8)  # noqa: S311 - numbers to print
@@ -39,12 +39,8 @@ def numbers(count: int = NUMBERS) -> Iterator[Figure]:
                 yield Fraction(source.randint(-(10**9), 10**9), source.randint(1, 10**9))
 
 
-def read_text(text: str) -> str:
-    return text.replace(" ", "")
-
-
 def read(text: str) -> Fraction:
-    return Fraction(read_text(text))
+    return Fraction(text.replace(" ", ""))
 
 
 def half_a_unit(text: str) -> Decimal:
@@ -65,54 +61,52 @@ def is_near(text: str, number: Figure, scale: int, digits: int) -> bool:
         return abs(shown - x) <= min(asked, half_a_unit(text))
 
 
-def missed(write: Callable[[Figure, int, int], str], some: Iterable[Figure]) -> int:
-    """How many numbers do not read back: the first few hundred at all digits, the others at each in turn."""
-    found = 0
+def missed(write: Callable[[Figure, int, int], str], some: Iterable[Figure]) -> list[Figure]:
+    """The numbers that do not read back, with each of the digits in turn."""
+    found = []
     for place, number in enumerate(some):
-        for digits, scale in SIGNIFICANT if place < HOSTILE else (SIGNIFICANT[place % len(SIGNIFICANT)],):
-            found += not is_near(write(number, digits, scale), number, scale, digits)
+        digits, scale = SIGNIFICANT[place % len(SIGNIFICANT)]
+        if not is_near(write(number, digits, scale), number, scale, digits):
+            found.append(number)
     return found
 
 
-@pytest.mark.large
-def test_every_number_reads_back_to_half_a_unit_of_its_last_digit() -> None:
-    assert missed(lambda number, digits, scale: significant(number, digits, scale=scale), numbers()) == 0
+@MANY
+def test_a_number_reads_back_to_half_a_unit_of_its_last_digit(count: int) -> None:
+    assert missed(lambda number, digits, scale: significant(number, digits, scale=scale), numbers(count)) == []
 
 
-def test_zeros_stripped_from_whole_numbers_are_noticed() -> None:
+def test_zeros_stripped_from_whole_numbers_would_not_read_back() -> None:
     """The formatter of plans as it once was: 200 g became 2 g."""
 
     def stripped(number: Figure, digits: int, scale: int) -> str:
         value = float(number) * scale
-        if not 1e-6 < value < 1e9:
-            return f"{value:.{digits}g}"
         text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}".rstrip("0").rstrip(".")
         return text if value < 1000 else f"{value:,.0f}".replace(",", " ")
 
-    assert stripped(200, 3, 1) == "2"
-    assert missed(stripped, (tens * 10 for tens in range(10, 100))) > 90
+    assert len(missed(stripped, (tens * 10 for tens in range(10, 100)))) > 10
 
 
-@pytest.mark.large
-@pytest.mark.parametrize(("places", "scale"), FIXED)
-def test_a_number_of_fixed_places_reads_back_to_half_a_unit(places: int, scale: int) -> None:
-    for number in numbers(NUMBERS // 10):
+@MANY
+def test_a_number_of_fixed_places_reads_back_to_half_a_unit(count: int) -> None:
+    for place, number in enumerate(numbers(count)):
+        places, scale = FIXED[place % len(FIXED)]
         text = fixed(number, places, scale=scale) if abs(Fraction(number)) < 10**40 else "0"
         assert abs(read(text) - Fraction(number) * scale) <= Fraction(half_a_unit(text)) or text == "0"
         assert len(text.partition(".")[2]) == places or text == "0"
 
 
-def test_a_bound_reads_back_as_itself() -> None:
-    for number in numbers(NUMBERS // 10):
+def test_an_exact_number_reads_back_as_itself() -> None:
+    for number in numbers(1000):
         if isinstance(number, float):
-            assert float(read_text(exact(number))) == number
+            assert float(exact(number).replace(" ", "")) == number
             assert read(exact(number, scale=100)) == Fraction(repr(number)) * 100
         elif isinstance(number, int) and abs(number) < 10**4000:
-            assert int(read_text(exact(number))) == number
+            assert int(exact(number).replace(" ", "")) == number
 
 
 def test_a_bound_of_the_truth_stays_one() -> None:
-    for number in numbers(NUMBERS // 10):
+    for number in numbers(1000):
         x, unit = Fraction(number), Fraction(1, 10**4)
         if Fraction(1, 10**9) < abs(x) < 10**40:
             assert x - unit < read(at_least(number, 4)) <= x <= read(at_most(number, 4)) < x + unit

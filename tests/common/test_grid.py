@@ -13,20 +13,12 @@ from hypothesis import strategies as st
 
 from hush_common.domain import GRID_STEPS, NumberDomain, ValueGrid
 
-_LARGEST = sys.float_info.max
-_SMALLEST = 5e-324
+LARGEST = sys.float_info.max
+SMALLEST = 5e-324
 SETTLED = st.sampled_from(
     [
-        (120.0, 220.0),
-        (0.0, 1.0),
-        (-1.0, 1.0),
-        (0.0, _SMALLEST),
-        (-_SMALLEST, _SMALLEST),
-        (1.0, math.nextafter(1.0, 2.0)),
-        (-_LARGEST / 2, _LARGEST / 2),
-        (0.0, _LARGEST),
-        (-1e300, 1e-300),
-        (0.1, 0.3),
+        *((120.0, 220.0), (0.0, 1.0), (-1.0, 1.0), (0.0, SMALLEST), (-SMALLEST, SMALLEST), (0.1, 0.3)),
+        *((1.0, math.nextafter(1.0, 2.0)), (-LARGEST / 2, LARGEST / 2), (0.0, LARGEST), (-1e300, 1e-300)),
         (1e15, 1e15 + 1),
     ]
 )
@@ -57,20 +49,19 @@ def by_definition(value: object, lower: float, upper: float, steps: int) -> tupl
     return round((inside - low) / ((high - low) / steps)), inside != exact
 
 
-def ties_go_up(value: object, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
+def ties_go_up(value: float, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
     """A wrong twin."""
     index, moved = by_definition(value, lower, upper, steps)
-    if index is None or moved or not isinstance(value, float):
+    if index is None or moved:
         return index, moved
     exact = (Fraction(value) - Fraction(lower)) / (Fraction(upper) - Fraction(lower)) * steps
     return math.floor(exact + Fraction(1, 2)), moved
 
 
-def in_floats(value: object, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
+def in_floats(value: float, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
     """A wrong twin: what one would write first."""
-    number = float(value)  # type: ignore[arg-type]  # any number
-    inside = min(max(number, lower), upper)
-    return round((inside - lower) * (steps / (upper - lower))), inside != number
+    inside = min(max(value, lower), upper)
+    return round((inside - lower) * (steps / (upper - lower))), inside != value
 
 
 def near_the_ties(lower: float, upper: float, steps: int, place: int) -> list[float]:
@@ -81,8 +72,8 @@ def near_the_ties(lower: float, upper: float, steps: int, place: int) -> list[fl
 
 
 @given(BOUNDS, STEPS, FINITE, st.integers(min_value=0, max_value=GRID_STEPS))
-@example((120.0, 220.0), GRID_STEPS, _SMALLEST, 1)
-@example((-_LARGEST / 2, _LARGEST / 2), GRID_STEPS, -_LARGEST, 0)
+@example((120.0, 220.0), GRID_STEPS, SMALLEST, 1)
+@example((-LARGEST / 2, LARGEST / 2), GRID_STEPS, -LARGEST, 0)
 def test_a_float_has_the_index_of_the_definition(
     bounds: tuple[float, float], steps: int, value: float, place: int
 ) -> None:
@@ -90,10 +81,10 @@ def test_a_float_has_the_index_of_the_definition(
     grid = ValueGrid(lower, upper, steps)
     ends = [math.nextafter(end, way) for end in bounds for way in (-math.inf, math.inf)]
     inside = lower + (upper / 2 - lower / 2) * (place / GRID_STEPS)
-    values = [value, -value, 0.0, -0.0, _SMALLEST, lower, upper, inside, *ends, math.inf, -math.inf, math.nan]
+    values = [value, -value, 0.0, -0.0, SMALLEST, lower, upper, inside, *ends, math.inf, -math.inf, math.nan]
     for one in [*values, *near_the_ties(lower, upper, steps, place)]:
-        found, wanted = grid.index(one), by_definition(one, lower, upper, steps)
-        assert found == wanted, one
+        found = grid.index(one)
+        assert found == by_definition(one, lower, upper, steps), one
         assert found[0] is None or type(found[0]) is int
         assert type(found[1]) is bool
 
@@ -114,21 +105,21 @@ def test_a_float_has_the_index_of_the_definition(
         st.integers(min_value=-(2**63), max_value=2**63 - 1).map(np.int64),
     ),
 )
-@example((0.0, _LARGEST), GRID_STEPS, Decimal("1e999999"))
+@example((0.0, LARGEST), GRID_STEPS, Decimal("1e999999"))
 @example((120.0, 220.0), GRID_STEPS, Decimal("172.300000000000000000000000000000000001"))
 @example((0.0, 2.0), 1, Fraction(1) + Fraction(1, 10**400))
 @example((0.0, 2.0), 1, 1)
-def test_every_other_number_has_it_too(bounds: tuple[float, float], steps: int, value: object) -> None:
+def test_every_other_number_has_that_index_too(bounds: tuple[float, float], steps: int, value: object) -> None:
     lower, upper = bounds
     assert ValueGrid(lower, upper, steps).index(value) == by_definition(value, lower, upper, steps)
 
 
 @pytest.mark.parametrize("way", [by_definition, ties_go_up, in_floats], ids=lambda way: way.__name__)
 def test_the_definition_tells_a_wrong_grid_from_the_right_one(
-    way: Callable[[object, float, float, int], tuple[int | None, bool]],
+    way: Callable[[float, float, float, int], tuple[int | None, bool]],
 ) -> None:
     grid, differ = ValueGrid(0.1, 0.3, 1000), 0
-    for place in range(1000):
+    for place in range(0, 1000, 10):
         for value in near_the_ties(0.1, 0.3, 1000, place):
             differ += grid.index(value) != way(value, 0.1, 0.3, 1000)
     halves = ValueGrid(0.0, 4.0, 4)

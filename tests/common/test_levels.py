@@ -26,17 +26,17 @@ def by_cells(r: Fraction, levels: int) -> Fraction:
     return max(peak(cell) for cell in range(levels)) / r**2
 
 
-@pytest.mark.parametrize("epsilon", ["0.000001", "0.1", "0.6931", "1", "1.0986", "1.7", "3", "5.5", "8", "14", "50"])
-@pytest.mark.parametrize("levels", [1, 2, 3, 4, 5, 8, 33, 64])
-def test_the_worst_variance_is_that_of_the_worst_cell(epsilon: str, levels: int) -> None:
-    mechanism = Multilevel(Fraction(epsilon), 1 << 20, levels)
-    assert mechanism.worst_variance == pytest.approx(float(by_cells(mechanism.contrast, levels)), rel=1e-12)
+@pytest.mark.parametrize("levels", [1, 2, 3, 5, 8, 33])
+def test_the_worst_variance_is_that_of_the_worst_cell(levels: int) -> None:
+    for epsilon in ("0.000001", "0.1", "0.6931", "1", "1.0986", "1.7", "3", "5.5", "8", "14", "50"):
+        mechanism = Multilevel(Fraction(epsilon), 1 << 20, levels)
+        assert mechanism.worst_variance == pytest.approx(float(by_cells(mechanism.contrast, levels)), rel=1e-12)
 
 
-def choice_by_cells(epsilon: Fraction) -> int:
+def choice_by_cells(epsilon: Fraction, most: int = MOST_LEVELS) -> int:
     """The best of all G, from every cell of each, in floating point."""
     odds, worst = WEIGHT_OF_TRUTH / weight_of_lie(epsilon), []
-    for levels in range(1, MOST_LEVELS + 1):
+    for levels in range(1, most + 1):
         r, cells = (odds - 1) / (odds + levels), np.arange(levels)
         x = np.clip(((2 * cells + 1) / (2 * levels) - (1 - r) / 2) / r, cells / levels, (cells + 1) / levels)
         f = x * levels - cells
@@ -45,12 +45,12 @@ def choice_by_cells(epsilon: Fraction) -> int:
     return next(levels for levels, one in enumerate(worst, 1) if one <= min(worst) * (1 + 1e-12))
 
 
+def test_the_chosen_levels_are_the_best_of_the_first_fifty() -> None:
+    for epsilon in EPSILONS[:24:2]:
+        assert best_levels(epsilon) == choice_by_cells(epsilon, 50)
+
+
 @pytest.mark.large
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_the_chosen_levels_are_the_best_of_all(epsilon: Fraction) -> None:
-    assert best_levels(epsilon) == choice_by_cells(epsilon)
-
-
-def test_a_rule_of_thumb_would_be_found() -> None:
-    rule = [max(1, round(float(np.exp(float(epsilon) / 3)))) for epsilon in EPSILONS]
-    assert any(levels != choice_by_cells(epsilon) for epsilon, levels in zip(EPSILONS, rule, strict=True))
+def test_the_chosen_levels_are_the_best_of_all() -> None:
+    for epsilon in EPSILONS:
+        assert best_levels(epsilon) == choice_by_cells(epsilon)

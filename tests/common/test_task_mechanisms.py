@@ -31,6 +31,7 @@ VALUES: dict[str, list[object]] = {
     "category": ["red", "grey"],
     "vector": [[0, 0, 0], [1, 0.3, 1]],
 }
+TWO_ROUNDS: dict[str, object] = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
 DISCRETE = {"positions": [-1, 3], "unit": 2, "weights": [[3, 1], [1, 3]]}
 """A bit whose odds are 3 : 1."""
 
@@ -42,10 +43,7 @@ def task(domain: dict[str, Any], **fields: object) -> Task:
 @pytest.mark.parametrize(
     ("domain", "fields", "field"),
     [
-        (NUMBER, {"mechanism": "multilevel", "levels": 0}, "levels"),
-        (NUMBER, {"mechanism": "multilevel", "levels": 1025}, "levels"),
-        (NUMBER, {"mechanism": "multilevel", "levels": "3"}, "levels"),
-        (NUMBER, {"mechanism": "multilevel", "levels": [1, 2]}, "levels"),
+        *((NUMBER, {"mechanism": "multilevel", "levels": bad}, "levels") for bad in (0, 1025, "3", [1, 2])),
         (NUMBER, {"mechanism": "multilevel", "offers": ["0.5", "1"], "levels": 1}, "levels"),
         (NUMBER, {"mechanism": "multilevel", "size": 1}, "size"),
         (NUMBER, {"mechanism": "laplace", "levels": 2}, "levels"),
@@ -60,25 +58,17 @@ def task(domain: dict[str, Any], **fields: object) -> Task:
         (BIT, {"mechanism": "multilevel"}, "mechanism"),
         (BIT, {"levels": 1}, "levels"),
         (COLOURS, {"mechanism": "laplace"}, "mechanism"),
-        (COLOURS, {"size": 0}, "size"),
-        (COLOURS, {"size": 4}, "size"),
-        (COLOURS, {"size": -1}, "size"),
+        *((COLOURS, {"size": bad}, "size") for bad in (0, 4, -1)),
         (COLOURS, {"coins": {"truth": "0.5", "yes": "0.5"}}, "coins"),
-        (BODY, {"sampled": 0}, "sampled"),
-        (BODY, {"sampled": 4}, "sampled"),
-        (BODY, {"sampled": True}, "sampled"),
+        *((BODY, {"sampled": bad}, "sampled") for bad in (0, 4, True)),
         (BODY, {"levels": 0}, "levels"),
         (BODY, {"mechanism": "multilevel"}, "mechanism"),
-        (NUMBER, {"offers": ["1", "0.5"]}, "offers"),
-        (NUMBER, {"offers": ["0.5", "0.5", "1"]}, "offers"),
-        (NUMBER, {"offers": ["0.5", "2"]}, "offers"),
-        (NUMBER, {"offers": ["1"]}, "offers"),
-        (NUMBER, {"offers": [0.5, "1"]}, "offers"),
-        (NUMBER, {"offers": ["0", "1"]}, "offers"),
-        (NUMBER, {"offers": ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "1"]}, "offers"),
-        (NUMBER, {"enrolled": 0}, "enrolled"),
-        (NUMBER, {"enrolled": 10**20}, "enrolled"),
-        (NUMBER, {"enrolled": "many"}, "enrolled"),
+        *((NUMBER, {"offers": bad}, "offers") for bad in (["1", "0.5"], ["0.5", "0.5", "1"], ["0.5", "2"], ["1"])),
+        *(
+            (NUMBER, {"offers": bad}, "offers")
+            for bad in ([0.5, "1"], ["0", "1"], [*(f"0.{n}" for n in range(1, 9)), "1"])
+        ),
+        *((NUMBER, {"enrolled": bad}, "enrolled") for bad in (0, 10**20, "many")),
     ],
     ids=str,
 )
@@ -88,8 +78,6 @@ def test_a_mechanism_that_cannot_be_is_refused_by_the_name_of_its_field(
     with pytest.raises(TaskError) as caught:
         task(domain, **fields)
     assert caught.value.field == field
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 220
 
 
 @pytest.mark.parametrize(
@@ -113,56 +101,10 @@ def test_a_mechanism_that_cannot_be_is_refused_by_the_name_of_its_field(
     ],
     ids=str,
 )
-def test_a_table_that_is_no_unbiased_channel_is_refused(change: dict[str, Any], field: str) -> None:
+def test_a_table_that_is_not_an_unbiased_channel_is_refused(change: dict[str, Any], field: str) -> None:
     assert isinstance(task(NUMBER, mechanism="table", epsilon="1.1", table=DISCRETE).randomizer, Channel)
     with pytest.raises(TaskError) as caught:
         task(NUMBER, mechanism="table", epsilon="1.1", table=DISCRETE | change)
-    assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("labels", "words"),
-    [
-        ([], "0 labels"),
-        (["red"], "1 labels"),
-        (["red", "red"], "'red' appears twice"),
-        (["red", ""], "label 2"),
-        (["red", "  "], "label 2"),
-        (["red", "a\nb"], "label 2"),
-        (["x" * 101, "red"], "label 1"),
-        ([str(place) for place in range(1025)], "1025 labels"),
-    ],
-    ids=lambda labels: str(labels)[:20],
-)
-def test_labels_are_two_or_more_and_each_stands_once(labels: list[str], words: str) -> None:
-    with pytest.raises(TaskError, match=words) as caught:
-        task({"kind": "category", "labels": labels})
-    assert caught.value.field == "domain.labels"
-
-
-def test_a_label_is_text() -> None:
-    with pytest.raises(TaskError) as caught:
-        task({"kind": "category", "labels": ["red", 1]})
-    assert caught.value.field == "domain.labels.1"
-
-
-@pytest.mark.parametrize(
-    ("coordinates", "field"),
-    [
-        ([], "domain.coordinates"),
-        ([{"name": "x", "lower": 0.0, "upper": 1.0}] * 2, "domain.coordinates"),
-        ([{"name": "", "lower": 0.0, "upper": 1.0}], "domain.coordinates"),
-        ([{"name": "x\x1b", "lower": 0.0, "upper": 1.0}], "domain.coordinates"),
-        ([{"name": f"{c}", "lower": 0.0, "upper": 1.0} for c in range(1025)], "domain.coordinates"),
-        ([{"name": "x", "lower": 1.0, "upper": 1.0}], "domain.lower"),
-        ([{"name": "x", "lower": 0.0}], "domain.coordinates.0.upper"),
-        ([{"lower": 0.0, "upper": 1.0}], "domain.coordinates.0.name"),
-    ],
-    ids=lambda coordinates: str(coordinates)[:20],
-)
-def test_a_vector_has_coordinates_with_a_name_and_bounds_each(coordinates: list[object], field: str) -> None:
-    with pytest.raises(TaskError) as caught:
-        task({"kind": "vector", "coordinates": coordinates})
     assert caught.value.field == field
 
 
@@ -187,10 +129,9 @@ def test_auto_decides_by_domain_and_epsilon(domain: str, epsilon: str, kind: typ
     assert isinstance(task(DOMAINS[domain], mechanism="auto", epsilon=epsilon).randomizer, kind)
 
 
-def test_auto_looks_at_the_epsilon_of_one_round() -> None:
-    rounds = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
-    assert isinstance(task(NUMBER, mechanism="auto", epsilon="2", **rounds).randomizer, Channel)
-    assert isinstance(task(NUMBER, mechanism="auto", epsilon="0.6", **rounds).randomizer, Multilevel)
+def test_auto_decides_by_the_epsilon_of_one_round() -> None:
+    assert isinstance(task(NUMBER, mechanism="auto", epsilon="2", **TWO_ROUNDS).randomizer, Channel)
+    assert isinstance(task(NUMBER, mechanism="auto", epsilon="0.6", **TWO_ROUNDS).randomizer, Multilevel)
 
 
 def test_a_number_without_a_mechanism_has_laplace() -> None:
@@ -198,19 +139,19 @@ def test_a_number_without_a_mechanism_has_laplace() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "given"])
-@pytest.mark.parametrize("epsilon", ["0.000001", "50"])
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_every_domain_admits_the_smallest_and_the_largest_epsilon(domain: str, epsilon: str, mechanism: str) -> None:
-    made = task(DOMAINS[domain], epsilon=epsilon, **({"mechanism": "auto"} if mechanism == "auto" else {}))
-    assert made.randomizer.epsilon == Fraction(epsilon)
-    assert decode_task(made.payload) == made
-    for value in VALUES[domain]:
-        body = made.perturb(made.domain.index(value), SystemRng(), 0)
-        assert made.randomizer.admits(body)
-        assert len(body) == made.randomizer.width
+def test_every_domain_admits_the_smallest_and_the_largest_epsilon(domain: str, mechanism: str) -> None:
+    for epsilon in ("0.000001", "50"):
+        made = task(DOMAINS[domain], epsilon=epsilon, **({"mechanism": "auto"} if mechanism == "auto" else {}))
+        assert made.randomizer.epsilon == Fraction(epsilon)
+        assert decode_task(made.payload) == made
+        for value in VALUES[domain]:
+            body = made.perturb(made.domain.index(value), SystemRng(), 0)
+            assert made.randomizer.admits(body)
+            assert len(body) == made.randomizer.width
 
 
-def test_a_published_task_says_all_that_a_device_needs() -> None:
+def test_a_published_task_has_all_that_a_device_needs() -> None:
     for domain, names in (("category", {"size"}), ("vector", {"levels", "sampled"}), ("number", {"levels"})):
         made = task(DOMAINS[domain], mechanism="auto", epsilon="9")
         document = json.loads(made.payload)
@@ -229,15 +170,14 @@ def test_a_published_task_says_all_that_a_device_needs() -> None:
 )
 def test_a_published_task_leaves_no_choice_to_its_readers(change: dict[str, object], field: str) -> None:
     document = json.loads(task(NUMBER).payload) | change
-    with pytest.raises(TaskError, match="hush task publish") as caught:
+    with pytest.raises(TaskError) as caught:
         decode_task(json.dumps(document).encode())
     assert caught.value.field == field
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_offers_make_one_mechanism_each_at_its_share_of_a_round(domain: str) -> None:
-    rounds = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
-    made = task(DOMAINS[domain], offers=["0.5", "1", "8"], epsilon="8", **rounds)
+    made = task(DOMAINS[domain], offers=["0.5", "1", "8"], epsilon="8", **TWO_ROUNDS)
     assert isinstance(made.randomizer, Offers)
     assert [part.epsilon for part in made.randomizer.parts] == [Fraction(1, 4), Fraction(1, 2), Fraction(4)]
     assert len({part.width for part in made.randomizer.parts}) == 1
@@ -247,14 +187,9 @@ def test_offers_make_one_mechanism_each_at_its_share_of_a_round(domain: str) -> 
 
 
 def test_an_offer_too_small_for_its_rounds_is_refused() -> None:
-    with pytest.raises(TaskError, match="below"):
-        task(
-            NUMBER,
-            offers=["0.000001", "1"],
-            rounds=2,
-            round_every="1d",
-            opens="2026-01-01T00:00:00Z",
-        )
+    with pytest.raises(TaskError) as caught:
+        task(NUMBER, offers=["0.000001", "1"], **TWO_ROUNDS)
+    assert caught.value.field == "offers"
 
 
 def test_a_report_of_a_long_vector_fits_into_a_body() -> None:
@@ -265,17 +200,13 @@ def test_a_report_of_a_long_vector_fits_into_a_body() -> None:
     assert caught.value.field == "sampled"
 
 
-@pytest.mark.parametrize(("epsilon", "bytes_"), [("1", 2_000), ("4", 10_000), ("8", 60_000)])
-def test_a_task_with_a_shipped_table_stays_short(epsilon: str, bytes_: int) -> None:
-    assert len(task(NUMBER, mechanism="auto", epsilon=epsilon).payload) < bytes_
-
-
-def test_the_largest_table_leaves_room_for_the_longest_texts() -> None:
+def test_a_task_with_a_shipped_table_stays_short() -> None:
+    for epsilon, most in (("1", 2_000), ("4", 10_000), ("8", 60_000)):
+        assert len(task(NUMBER, mechanism="auto", epsilon=epsilon).payload) < most
     assert task(NUMBER, mechanism="auto", epsilon="8", title=500 * "\U0001f9a7", purpose=500 * "\U0001f9a7").payload
 
 
 # ---- what was decided before
-
 
 DAILY = {"rounds": 9, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "repeat": "sticky", "epsilon": "4"}
 EARLIER: list[tuple[dict[str, Any], dict[str, object], dict[str, object]]] = [
@@ -316,7 +247,7 @@ def test_a_draft_meets_what_was_decided_for_it_before(
         {"domain": BIT, "mechanism": "randomized_response"},
         {"mechanism": "laplace"},
         {"offers": ["1", "4.2"]},
-        {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"},
+        TWO_ROUNDS,
     ],
     ids=str,
 )
@@ -326,7 +257,7 @@ def test_a_draft_that_fixes_something_else_is_another_task(change: dict[str, Any
     assert match_published(make_task(draft), make_task(before).payload) is None
 
 
-def test_what_is_no_task_settles_nothing() -> None:
+def test_another_payload_decides_nothing() -> None:
     assert match_published(task(NUMBER, mechanism="auto"), b"{}") is None
 
 

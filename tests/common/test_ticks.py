@@ -18,7 +18,7 @@ def test_steps_are_the_nearest_on_both_sides(size: float) -> None:
 
 
 @pytest.mark.parametrize("size", [0.1, 0.2, 0.5, 3 * 0.1 - 0.1, 1e-7, 5e6, 1e22])
-def test_a_number_that_is_a_step_but_for_rounding_is_its_own(size: float) -> None:
+def test_a_rounded_step_is_its_own_step(size: float) -> None:
     assert float(step_above(size)) == float(step_below(size)) == pytest.approx(size, rel=1e-12)
 
 
@@ -39,7 +39,7 @@ def test_ticks_enclose_two_numbers(low: float, high: float, values: list[float],
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e12), st.integers(3, 12))
-def test_ticks_are_few_and_the_numbers_take_up_a_good_part_of_them(low: float, size: float, most: int) -> None:
+def test_ticks_are_few_and_enclose_the_numbers_closely(low: float, size: float, most: int) -> None:
     high = low + size
     ticks = Ticks.around(low, high, most)
     assert 2 <= len(ticks.values) <= most

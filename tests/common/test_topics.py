@@ -14,7 +14,7 @@ def test_a_report_topic_leads_back_to_its_task() -> None:
     assert topics.task_of_recall_topic(topics.recall_topic("heights")) == "heights"
 
 
-def test_a_recall_topic_is_no_task_topic_and_the_other_way_round() -> None:
+def test_a_recall_topic_is_not_a_task_topic_nor_the_reverse() -> None:
     assert topics.task_of_task_topic(topics.recall_topic("heights")) is None
     assert topics.task_of_recall_topic(topics.task_topic("heights")) is None
     assert topics.task_of_recall_topic("hush/v1/recalls/a/b") is None
@@ -23,12 +23,10 @@ def test_a_recall_topic_is_no_task_topic_and_the_other_way_round() -> None:
 @pytest.mark.parametrize("sender", ["", "a/b", "+", "#", "a b", "$SYS", "é", "x" * 129, "a\n"])
 def test_a_sender_that_would_break_out_of_its_level_is_refused(sender: str) -> None:
     assert not topics.is_sender(sender)
-    with pytest.raises(ValueError, match="cannot be part of a topic"):
+    with pytest.raises(ValueError, match="topic"):
         topics.report_topic("heights", sender)
 
 
-@pytest.mark.parametrize(
-    "topic", ["", "hush/v1/reports/a", "hush/v1/reports/a/b/c", "hush/v2/reports/a/b", "a/b/c/d/e"]
-)
-def test_other_topics_are_no_report_topics(topic: str) -> None:
-    assert topics.task_of_report_topic(topic) is None
+def test_other_topics_are_not_report_topics() -> None:
+    for topic in ("", "hush/v1/reports/a", "hush/v1/reports/a/b/c", "hush/v2/reports/a/b", "a/b/c/d/e"):
+        assert topics.task_of_report_topic(topic) is None

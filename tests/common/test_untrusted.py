@@ -42,10 +42,11 @@ HOSTILE = {
 }
 
 
+@pytest.mark.medium
 def test_the_dotted_keys_that_took_gigabytes_take_no_memory() -> None:
     for name, text in HOSTILE.items():
         tracemalloc.start()
-        with pytest.raises(ValueError, match=r"line 1|keys are too many|Unterminated|Illegal|Expected"):
+        with pytest.raises(ValueError, match=r"line 1|many|Unterminated|Illegal|Expected"):
             read_toml(text, DRAFT)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -55,13 +56,13 @@ def test_the_dotted_keys_that_took_gigabytes_take_no_memory() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a = 1\n" + ".".join("b" * (KEY_PARTS + 1)) + " = 1", "line 2 has a key of more than 8 parts"),
-        ("a = [[[[1]]]]", "line 1 has more than 3 brackets open"),
-        ("a=1\nb=1\nc=1\nd=1\n[e]\nf=1", "6 keys are too many; at most 5"),
-        (f"a = {'1' * (NUMBER_CHARACTERS + 1)}", "line 1 has a number or a word of more than 100 characters"),
-        ("a = '\u202e'", r"line 1 has U\+202E, which is not printable; remove it, or escape it"),
-        ("a = 1\r\n\nb = '\x9b'", r"line 3 has U\+009B"),
-        ("#" + "é" * 500, "more than 1000 bytes are too long"),
+        ("a = 1\n" + ".".join("b" * (KEY_PARTS + 1)) + " = 1", "line 2 .* 8 parts"),
+        ("a = [[[[1]]]]", "line 1 .* 3 brackets"),
+        ("a=1\nb=1\nc=1\nd=1\n[e]\nf=1", "6 keys .* 5"),
+        (f"a = {'1' * (NUMBER_CHARACTERS + 1)}", "line 1 .* 100 characters"),
+        ("a = '\u202e'", r"line 1 .*U\+202E"),
+        ("a = 1\r\n\nb = '\x9b'", r"line 3 .*U\+009B"),
+        ("#" + "é" * 500, "1000 bytes"),
         ("a = ", "Invalid value"),
     ],
 )
@@ -86,7 +87,7 @@ def test_a_toml_document_beyond_a_limit_is_refused(text: str, complaint: str) ->
         'a = ""\nb = [""]',
     ],
 )
-def test_a_toml_document_at_a_limit_is_read_and_its_texts_have_none(text: str) -> None:
+def test_the_limits_of_toml_do_not_count_texts_and_comments(text: str) -> None:
     assert read_toml(text, SMALL) == tomllib.loads(text)
 
 
@@ -104,7 +105,7 @@ def some_toml(source: random.Random) -> tuple[str, int]:
 
 def test_brackets_are_counted_where_the_parser_sees_them() -> None:
     source = random.Random(3)  # noqa: S311 - a test wants the same documents every time
-    for _ in range(3000):
+    for _ in range(1000):
         text, depth = some_toml(source)
         if depth > SMALL.depth:
             with pytest.raises(ValueError, match="brackets open"):
@@ -116,14 +117,14 @@ def test_brackets_are_counted_where_the_parser_sees_them() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[[[1]]]]", "line 1 has more than 3 brackets open"),
-        ('{"a":1,\n"a":2}', "the key 'a' appears twice"),
-        (json.dumps(dict.fromkeys("abcdef")), "6 keys are too many; at most 5"),
-        ("\n" + "1" * (NUMBER_CHARACTERS + 1), "line 2 has a number or a word of more than 100 characters"),
-        ('"\u202e"', r"line 1 has U\+202E, which is not printable; remove it"),
+        ("[[[[1]]]]", "line 1 .* 3 brackets"),
+        ('{"a":1,\n"a":2}', "'a' .*twice"),
+        (json.dumps(dict.fromkeys("abcdef")), "6 keys .* 5"),
+        ("\n" + "1" * (NUMBER_CHARACTERS + 1), "line 2 .* 100 characters"),
+        ('"\u202e"', r"line 1 .*U\+202E"),
         ("\ufeff{}", r"U\+FEFF"),
-        (" " * 1001, "more than 1000 bytes are too long"),
-        ("NaN", "NaN is not JSON"),
+        (" " * 1001, "1000 bytes"),
+        ("NaN", "NaN"),
         ("{", "Expecting"),
         ('"' + '\\"' * 400, "Unterminated"),
     ],
@@ -134,7 +135,7 @@ def test_a_json_document_beyond_a_limit_is_refused(text: str, complaint: str) ->
             read_json(payload, SMALL)
 
 
-def test_a_json_document_at_a_limit_is_read_and_its_texts_have_none() -> None:
+def test_the_limits_of_json_do_not_count_texts() -> None:
     text = '{"a":[["]]]]\\"[[[[:::::::",' + "1" * NUMBER_CHARACTERS + '],"\\u202e"],"b":null}'
     assert read_json(text, SMALL) == {"a": [[']]]]"[[[[:::::::', int("1" * NUMBER_CHARACTERS)], "\u202e"], "b": None}
 
@@ -142,7 +143,7 @@ def test_a_json_document_at_a_limit_is_read_and_its_texts_have_none() -> None:
 @pytest.mark.parametrize("text", ['"\\u0041"', '"a\\n"', '"\\/"', '{"a":null}', '"\\\\\\u0041"'])
 def test_what_hush_never_publishes_is_refused_in_a_task_alone(text: str) -> None:
     read_json(text, TASK)
-    with pytest.raises(ValueError, match=r"escape that hush does not publish|is null; leave it out"):
+    with pytest.raises(ValueError, match=r"escape|null"):
         read_json(text, TASK, published=True)
     assert read_json('"\\"\\\\u0041"', TASK, published=True) == '"\\u0041'
 
@@ -157,26 +158,27 @@ def test_a_million_characters_are_checked_before_the_test_times_out() -> None:
 def test_no_more_of_a_file_is_read_than_a_document_may_have(tmp_path: Path) -> None:
     (tmp_path / "fits").write_bytes(b" " * SMALL.bytes)
     assert len(read_file(tmp_path / "fits", SMALL)) == SMALL.bytes
-    with pytest.raises(ValueError, match="more than 1000 bytes are too long"):
+    with pytest.raises(ValueError, match="1000 bytes"):
         read_file(Path("/dev/zero"), SMALL)
     with pytest.raises(ValueError, match="codec can't decode"):
         (tmp_path / "fits").write_bytes(b"\xff") and read_file(tmp_path / "fits", SMALL)
 
 
-@pytest.mark.parametrize("low_high", [(0, 0x20), (0x7F, 0xA1), (0x200B, 0x2010), (0x202A, 0x202F)])
-def test_controls_and_the_direction_of_letters_are_not_printable(low_high: tuple[int, int]) -> None:
-    assert not any(is_printable(f"a{chr(at)}b") for at in range(*low_high))
+def test_controls_and_the_direction_of_letters_are_not_printable() -> None:
+    for low, high in ((0, 0x20), (0x7F, 0xA1), (0x200B, 0x2010), (0x202A, 0x202F)):
+        assert not any(is_printable(f"a{chr(at)}b") for at in range(low, high))
     assert is_printable("Größe 身長 पुरुष 👩 ~!")
 
 
-def test_what_python_finds_printable_is_so_here() -> None:
+@pytest.mark.medium
+def test_a_character_that_python_can_print_is_printable() -> None:
     """Each version of Python has its own Unicode: what none has as a control, a format or private use is printable."""
     differing = [at for at in range(0x110000) if chr(at).isprintable() and not is_printable(chr(at))]
     assert differing == []
 
 
 def test_a_scenario_may_have_more_than_a_task() -> None:
-    text = "values = [" + "1.5, " * 100_000 + "]"
-    assert len(read_toml(text, SCENARIO)["values"]) == 100_000  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="too long"):
+    text = "values = [" + "1.5, " * 40_000 + "]"
+    assert len(read_toml(text, SCENARIO)["values"]) == 40_000  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bytes"):
         read_toml(text, DRAFT)

@@ -1,11 +1,15 @@
 """The codec is total: any bytes decode to a frame or a refusal, and nothing illegal can be encoded."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hush_common.errors import TaskError
+from hush_common.task import decode_task, make_task
 from hush_common.wire import FRAME_LIMIT, Frame, Refusal, Report, decode, encode_frame, encode_json
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -80,14 +84,14 @@ def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) 
 @pytest.mark.parametrize(
     ("reports", "why"),
     [
-        ([], "holds 1 to 4096"),
-        ([report()] * (FRAME_LIMIT + 1), "holds 1 to 4096"),
-        ([report(()), report(())], "integers, not 0"),
-        ([report((0,) * 1025)], "integers, not 1025"),
-        ([report(), report(round_=1)], "one round"),
-        ([report(), report(digest=b"sixteen bytes...")], "one task"),
-        ([report(digest=bytes(32))], "16 bytes of digest, not 32"),
-        ([report(), report((1, 2))], "one body length"),
+        ([], "4096"),
+        ([report()] * (FRAME_LIMIT + 1), "4096"),
+        ([report(()), report(())], "not 0"),
+        ([report((0,) * 1025)], "not 1025"),
+        ([report(), report(round_=1)], "round"),
+        ([report(), report(digest=b"sixteen bytes...")], "task"),
+        ([report(digest=bytes(32))], "not 32"),
+        ([report(), report((1, 2))], "length"),
         ([report((1 << 63,))], "64-bit"),
     ],
     ids=["none", "too many", "empty body", "long body", "rounds", "digests", "long digest", "widths", "overflow"],
@@ -95,3 +99,57 @@ def test_the_length_of_a_frame_never_depends_on_the_value(one: int, other: int) 
 def test_an_illegal_frame_is_never_encoded(reports: list[Report], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         encode_frame(reports)
+
+
+# ---- the published vectors, good and bad: a program that reads and writes these implements the protocol
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "v1"
+GOOD = json.loads((VECTORS / "good.json").read_text(encoding="utf-8"))
+BAD = json.loads((VECTORS / "bad.json").read_text(encoding="utf-8"))
+
+
+def name_of(vector: dict[str, Any]) -> str:
+    return str(vector.get("name") or vector["document"]["id"])
+
+
+@pytest.mark.parametrize("vector", GOOD["tasks"], ids=name_of)
+def test_a_task_is_published_byte_for_byte_and_bound_by_its_digest(vector: dict[str, Any]) -> None:
+    task = make_task(vector["document"])
+    assert task.payload == vector["payload"].encode()
+    assert task.digest.hex() == vector["digest"]
+    assert decode_task(task.payload) == task
+
+
+@pytest.mark.parametrize("vector", BAD["tasks"], ids=name_of)
+def test_a_task_under_which_silence_would_reveal_a_value_is_refused(vector: dict[str, Any]) -> None:
+    payload = vector["payload"].encode()
+    with pytest.raises(TaskError, match="clamp") as caught:
+        decode_task(payload)
+    assert caught.value.field == vector["field"]
+    with pytest.raises(TaskError):
+        make_task(json.loads(payload))
+
+
+@pytest.mark.parametrize("vector", GOOD["frames"], ids=name_of)
+def test_a_frame_is_written_and_read_byte_for_byte(vector: dict[str, Any]) -> None:
+    digest = bytes.fromhex(vector["digest"])
+    reports = tuple(
+        Report(digest, vector["round"], bytes.fromhex(entry["id"]), tuple(entry["body"])) for entry in vector["reports"]
+    )
+    payload = bytes.fromhex(vector["payload"])
+    assert encode_frame(reports) == payload
+    assert decode(payload) == Frame(reports)
+
+
+@pytest.mark.parametrize("vector", GOOD["json"], ids=name_of)
+def test_a_json_report_is_written_and_read_byte_for_byte(vector: dict[str, Any]) -> None:
+    digest, report_id = bytes.fromhex(vector["digest"]), bytes.fromhex(vector["id"])
+    made = Report(digest, vector["round"], report_id, tuple(vector["body"]))
+    payload = vector["payload"].encode()
+    assert encode_json(vector["task"], made) == payload
+    assert decode(payload) == Frame((made,), vector["task"])
+
+
+@pytest.mark.parametrize("vector", BAD["payloads"], ids=name_of)
+def test_a_bad_payload_is_refused_for_the_stated_reason(vector: dict[str, Any]) -> None:
+    assert decode(bytes.fromhex(vector["payload"])) is Refusal(vector["refusal"])
