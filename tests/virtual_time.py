@@ -59,3 +59,10 @@ def in_virtual_time(main: Coroutine[Any, Any, _T]) -> _T:
     """Return what `main` returns, without its waiting."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
+
+
+async def eventually(condition: Callable[..., object], seconds: float = 86_400.0) -> None:
+    """Wait for it in virtual time, a day at most."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.5)
