@@ -3,43 +3,36 @@
 import asyncio
 import json
 import logging
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from secrets import token_bytes
 
 import pytest
-from broker_world import DRAFT, HEIGHTS, HOUR, TOPIC, frame
-from group_world import Group, in_group
+from broker_world import DRAFT, ESTIMATE, FOREIGN, HOUR, TOPIC, World, frame, living
 
 from hush_aggregator import Estimate
 from hush_aggregator.estimation import EstimateInput, Failure, ThreadEstimator
-from hush_aggregator.recalls import new_recall
-from hush_aggregator.store import SqliteEditor
-from hush_common.recall import Recall, encode_recall
+from hush_common.recall import encode_recall
 from hush_common.task import make_task
-from hush_common.topics import BROKER_DROPPED, estimate_topic
-from hush_common.wire import Report, encode_frame
+from hush_common.topics import BROKER_DROPPED
 
 ROUNDS = make_task(DRAFT | {"rounds": 9, "round_every": "10m", "opens": "2027-03-01T11:50:00Z"})
 STOPS = "stops publishing"
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[Group]:
-    with in_group(tmp_path / "hush.sqlite") as group:
+def group(memory_path: Path) -> Iterator[World]:
+    with living(memory_path / "hush.sqlite") as group:
         yield group
 
 
-def two(group: Group) -> None:
+def two(group: World, estimator: ThreadEstimator | None = None) -> None:
     """Let worker 1 publish and worker 2 follow."""
-    group.start("1")
+    group.start("1", estimator=estimator)
     group.start("2")
     assert group.row.holder == "1"
 
 
-def send(group: Group, count: int) -> None:
+def send(group: World, count: int) -> None:
     group.send(*(frame() for _ in range(count)))
     group.wait(5)
 
@@ -51,7 +44,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("how", ["end", "kill", "cut_off"])
 def test_a_worker_that_followed_recalls_nothing_when_it_takes_over(
-    group: Group, how: str, caplog: pytest.LogCaptureFixture
+    group: World, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     two(group)
     send(group, 40)
@@ -61,28 +54,27 @@ def test_a_worker_that_followed_recalls_nothing_when_it_takes_over(
     assert (group.row.holder, group.made) == ("2", 0)
     send(group, 10)
     assert group.made == 0
-    assert group.readers.seen[-1].lease == group.row.number
-    assert group.readers.seen[-1].n == group.n >= 45
+    assert group.broker.seen[-1].lease == group.row.number
+    assert group.broker.seen[-1].n == group.n >= 45
     group.assert_readers_see_no_step_back()
     assert [STOPS in one for one in told(caplog)] == [True] * (how == "cut_off"), told(caplog)
 
 
-def test_rounds_that_began_while_a_worker_followed_are_not_taken_for_lost(group: Group) -> None:
+def test_rounds_that_began_while_a_worker_followed_are_not_taken_for_lost(group: World) -> None:
     group.task = ROUNDS
     two(group)
     for number in (1, 2, 3):
         group.wait(600)
-        some = [Report(ROUNDS.report_digest, number, token_bytes(16), (1,)) for _ in range(20)]
-        group.send(*(encode_frame([one]) for one in some))
+        group.send(*(frame(ROUNDS, number) for _ in range(20)))
     group.end("1")
     group.wait(20)
     assert (group.row.holder, group.estimate["round"], group.estimate["n"]) == ("2", 3, 20)
     assert group.made == 0
 
 
-@pytest.mark.parametrize("away", [15.0, 60.0, 600.0])
+@pytest.mark.parametrize("away", [15.0, 60.0])
 def test_a_worker_that_gets_the_lease_back_publishes_nothing_from_before(
-    group: Group, away: float, caplog: pytest.LogCaptureFixture
+    group: World, away: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     two(group)
     send(group, 40)
@@ -94,22 +86,21 @@ def test_a_worker_that_gets_the_lease_back_publishes_nothing_from_before(
         group.reconnect(first)
         send(group, 10)
     assert group.n == 40 + 3 * 20
-    assert group.readers.seen[-1] == (4, group.n)
+    assert group.broker.seen[-1] == (4, group.n)
     group.assert_readers_see_no_step_back()
     assert group.made == 0
     assert [STOPS in one for one in told(caplog)] == [True] * 3, told(caplog)
 
 
-def test_what_a_colleague_writes_before_a_worker_knows_of_it_is_not_that_of_another_client(
-    group: Group, caplog: pytest.LogCaptureFixture
+def test_what_the_next_worker_writes_is_not_that_of_another_client(
+    group: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     two(group)
     send(group, 40)
     group.cut_off("1")  # it is still connected to the broker, and reads there what the other one writes
     group.wait(10)
     assert group.row.holder == "2"
-    with SqliteEditor(group.path) as command:
-        command.recall([new_recall(group.store, HEIGHTS, group.now())])
+    group.ask()
     send(group, 10)
     assert group.open is not None
     group.wait(30)
@@ -132,16 +123,15 @@ class SlowEstimator(ThreadEstimator):
         await super().many(asked, confidence, made)
 
 
-def test_a_worker_that_loses_the_lease_before_it_has_begun_compares_nothing(group: Group) -> None:
+def test_a_worker_that_loses_the_lease_at_once_compares_nothing(group: World) -> None:
     """What it reads on the broker then, another worker has published since."""
-    group.settle["1"] = 300.0  # it waits a minute for what is retained
-    slow = group.estimators["1"] = SlowEstimator()
+    slow = SlowEstimator()
     slow.seconds = 30.0
     for _ in range(2):  # then it is stored who owns the task
         group.start("2")
         group.end("2")
     group.start("2")
-    group.start("1")
+    group.start("1", estimator=slow, settle_s=300.0)  # it waits a minute for what is retained
     send(group, 40)
     group.end("2")
     group.wait(5)
@@ -158,9 +148,9 @@ def test_a_worker_that_loses_the_lease_before_it_has_begun_compares_nothing(grou
 
 
 @pytest.mark.parametrize("seconds", [1.0, 4.0, 30.0])
-def test_an_estimate_that_was_slow_is_not_published_under_a_later_lease(group: Group, seconds: float) -> None:
-    slow = group.estimators["1"] = SlowEstimator()
-    two(group)
+def test_an_estimate_that_was_slow_is_not_published_under_a_later_lease(group: World, seconds: float) -> None:
+    slow = SlowEstimator()
+    two(group, slow)
     send(group, 40)
     slow.seconds = seconds
     group.send(frame())
@@ -174,36 +164,32 @@ def test_an_estimate_that_was_slow_is_not_published_under_a_later_lease(group: G
     group.end("2")
     group.wait(100)
     assert group.row.holder == "1"
-    assert group.readers.seen[-1] == (3, group.n)
+    assert group.broker.seen[-1] == (3, group.n)
     group.assert_readers_see_no_step_back()
 
 
-def test_a_store_that_was_put_back_is_recalled_once_by_whichever_worker_publishes_first(tmp_path: Path) -> None:
+def test_a_store_that_was_put_back_is_recalled_once_by_one_worker(group: World, tmp_path: Path) -> None:
     """Ten are in the copy, ten were counted since; while nobody counts, thirty more wait on the broker."""
-    with in_group(tmp_path / "hush.sqlite") as group:
-        two(group)
-        send(group, 10)
-        with closing(sqlite3.connect(tmp_path / "copy")) as copy:
-            group.store._connection.backup(copy)
-        send(group, 10)
-        group.end("2")
-        group.kill("1")
-        assert group.estimate["n"] == 20
-        with closing(sqlite3.connect(tmp_path / "copy")) as copy, closing(sqlite3.connect(group.path)) as there:
-            copy.backup(there)
-        group.send(*(frame() for _ in range(30)))
-        group.start("2")
-        assert (group.row.holder, group.made) == ("2", 1)
-        group.start("1")
-        for worker in "21":
-            group.end(worker)
-            group.start(worker, for_s=60)
-        assert group.made == 1
-        assert group.n == 40
+    two(group)
+    send(group, 10)
+    group.copy(tmp_path / "copy")
+    send(group, 10)
+    group.end("2")
+    group.kill("1")
+    assert group.estimate["n"] == 20
+    group.put_back(tmp_path / "copy")
+    group.send(*(frame() for _ in range(30)))
+    group.start("2")
+    assert (group.row.holder, group.made) == ("2", 1)
+    group.start("1")
+    for worker in "21":
+        group.end(worker)
+        group.start(worker, for_s=60)
+    assert group.made == 1
+    assert group.n == 40
 
 
-@pytest.mark.large
-def test_a_broker_that_forgot_is_recalled_by_the_worker_that_publishes_and_by_no_later_one(group: Group) -> None:
+def test_a_broker_that_forgot_is_recalled_by_one_worker(group: World) -> None:
     two(group)
     group.end("1")
     group.wait(20)
@@ -215,18 +201,17 @@ def test_a_broker_that_forgot_is_recalled_by_the_worker_that_publishes_and_by_no
     assert group.made == 1
     for count in (1, 3):
         group.broker.tell(BROKER_DROPPED, b"%d" % count)
-        group.wait(HOUR)
+        group.wait(HOUR / 2)
     assert group.made == 2
     for worker in "21":
         group.end(worker)
         group.wait(20)
-        group.start(worker)
-        group.wait(HOUR)
+        group.start(worker, for_s=60)
     assert group.made == 2
 
 
 @pytest.mark.parametrize("how", ["end", "kill"])
-def test_a_broker_that_restarts_while_no_worker_publishes_is_recalled_by_the_next_one(group: Group, how: str) -> None:
+def test_a_restart_while_no_worker_publishes_is_recalled_by_the_next(group: World, how: str) -> None:
     """The next one has never listened to the broker, and the one before has stored what it heard."""
     two(group)
     group.wait(200)
@@ -236,66 +221,66 @@ def test_a_broker_that_restarts_while_no_worker_publishes_is_recalled_by_the_nex
     assert (group.row.holder, group.made) == ("2", 1)
 
 
-def test_an_estimate_of_an_earlier_lease_that_comes_late_is_replaced_and_blamed_on_nobody(
-    group: Group, caplog: pytest.LogCaptureFixture
+def test_a_late_estimate_of_an_earlier_lease_is_replaced_without_blame(
+    group: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     two(group)
     send(group, 40)
-    late = group.broker.retained[estimate_topic("heights")]
+    late = group.broker.retained[ESTIMATE]
     group.end("1")
     group.wait(20)
     send(group, 10)
     caplog.set_level(logging.INFO)
-    group.broker.deliver(estimate_topic("heights"), late, retain=True)
-    group.wait(5)
+    group.write(ESTIMATE, late, for_s=5)
     assert (group.estimate["lease"], group.estimate["n"]) == (2, 50)
     assert any("lease 1" in one.getMessage() and "lease 2" in one.getMessage() for one in caplog.records)
     assert told(caplog) == []
     for _ in range(12):  # nobody has so much on its way
-        group.broker.deliver(estimate_topic("heights"), late, retain=True)
-        group.wait(60)
+        group.write(ESTIMATE, late, for_s=60)
     assert any("another client" in one for one in told(caplog))
 
 
 @pytest.mark.parametrize("lease", [2, 9])
-def test_an_estimate_that_no_earlier_lease_explains_is_that_of_another_client(
-    group: Group, caplog: pytest.LogCaptureFixture, lease: int
+def test_an_estimate_that_no_lease_explains_is_of_another_client(
+    group: World, caplog: pytest.LogCaptureFixture, lease: int
 ) -> None:
     two(group)
     group.end("1")
     group.wait(20)
     send(group, 40)
     forged = json.dumps({**group.estimate, "lease": lease, "n": 10**6}).encode()
-    group.broker.deliver(estimate_topic("heights"), forged, retain=True)
-    group.wait(5)
+    group.write(ESTIMATE, forged, for_s=5)
     assert (group.estimate["lease"], group.estimate["n"]) == (2, 40)
     assert ["another client" in one for one in told(caplog)] == [True]
 
 
-def test_a_recall_that_a_former_holder_publishes_late_is_not_that_of_another_client(
-    group: Group, caplog: pytest.LogCaptureFixture
+def test_a_late_recall_of_a_former_holder_is_not_of_another_client(
+    group: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     two(group)
     recalls = []
     for _ in range(2):
-        with SqliteEditor(group.path) as command:
-            command.recall([row := new_recall(group.store, HEIGHTS, group.now())])
-        recalls.append(encode_recall(row.recall))
+        recalls.append(encode_recall(group.ask()))
         group.wait(5)
     group.end("1")
     group.wait(20)
-    group.broker.deliver(TOPIC, recalls[0], retain=True)
-    group.wait(5)
+    group.write(TOPIC, recalls[0], for_s=5)
     assert group.broker.retained[TOPIC] == recalls[1]
     assert told(caplog) == []
-    group.broker.deliver(TOPIC, encode_recall(Recall("heights", HEIGHTS.digest, bytes(16), 60)), retain=True)
-    group.wait(5)
+    group.write(TOPIC, FOREIGN, for_s=5)
     assert group.broker.retained[TOPIC] == recalls[1]
     assert ["another client" in one for one in told(caplog)] == [True]
 
 
+def test_no_estimate_is_late_for_a_worker_that_publishes_nothing(group: World) -> None:
+    two(group)
+    send(group, 10)  # each worker counts half of them
+    assert group.aggregator is not None
+    assert group.aggregator.estimates.due == 0
+
+
 @pytest.mark.parametrize("how", ["together", "in turn", "without a database"])
-def test_what_comes_while_no_worker_runs_waits_for_the_first_that_starts(group: Group, how: str) -> None:
+def test_what_comes_while_no_worker_runs_waits_for_the_first_that_starts(group: World, how: str) -> None:
     """A broker gives what comes to nobody once all have left the shared subscription."""
     two(group)
     send(group, 10)

@@ -3,15 +3,12 @@
 import asyncio
 import gc
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import pytest
-from fake_bus import FakeBus
-from group_world import Lease
+from broker_world import Lease
 from waiting import until
 
-from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.workers import (
     LEASE_S,
     LeasedSession,
@@ -26,8 +23,7 @@ from hush_common.errors import StoreError
 
 if TYPE_CHECKING:
     from hush_aggregator.broker.session import BrokerSession
-
-
+pytestmark = pytest.mark.virtual_time
 T = TypeVar("T")
 
 
@@ -47,11 +43,11 @@ class Worker:
 
     def __init__(self, row: Lease, name: str) -> None:
         self._row = row
-        self.keeper = LeaseKeeper(WorkerGroup("g", name, row.of(name), lambda: row.now), self._ask)
+        self.keeper = LeaseKeeper(WorkerGroup("g", name, row.of(name), lambda: row.now), self.ask)
         self.sent, self.begun = Sent(), 0
         self._session = self._connect()
 
-    async def _ask(self, what: Callable[[], T]) -> T:
+    async def ask(self, what: Callable[[], T]) -> T:
         await self._row.answers.wait()
         return what()
 
@@ -83,7 +79,7 @@ async def test_a_worker_that_was_stopped_publishes_nothing_when_it_goes_on(away:
     await asyncio.wait({running})
 
 
-async def test_a_worker_whose_database_does_not_answer_is_silent_before_another_may_begin() -> None:
+async def test_a_worker_is_silent_before_another_may_begin() -> None:
     row = Lease()
     worker = Worker(row, "1")
     running = asyncio.create_task(worker.keeper.run(worker.publish))
@@ -102,7 +98,7 @@ async def test_a_worker_whose_database_does_not_answer_is_silent_before_another_
     assert row.expires > row.now
 
 
-async def test_a_worker_that_takes_its_own_lease_again_after_it_ended_begins_again_under_a_new_number() -> None:
+async def test_a_worker_begins_again_under_a_new_number() -> None:
     row = Lease()
     worker = Worker(row, "1")
     running = asyncio.create_task(worker.keeper.run(worker.publish))
@@ -116,7 +112,7 @@ async def test_a_worker_that_takes_its_own_lease_again_after_it_ended_begins_aga
     assert row.of("2").take_lease(LEASE_S) == 3, "a worker that ends in order leaves its lease at once"
 
 
-async def test_a_worker_ends_its_lease_after_the_last_publication_however_often_it_is_told_to_end() -> None:
+async def test_a_worker_ends_its_lease_after_the_last_publication() -> None:
     row, begun, ended = Lease(), asyncio.Event(), list[str]()
 
     async def publish() -> NoReturn:
@@ -170,12 +166,12 @@ async def test_what_fails_while_a_worker_leaves_is_not_reported_as_an_error(time
     assert reported == []
 
 
-async def test_a_worker_that_cannot_ask_for_the_others_does_not_say_that_there_are_none(
+async def test_a_worker_that_cannot_ask_does_not_say_that_it_is_the_last(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
     row = Lease()
-    keeper = LeaseKeeper(WorkerGroup("g", "1", row.of("1"), lambda: row.now), Worker(row, "1")._ask)
+    keeper = LeaseKeeper(WorkerGroup("g", "1", row.of("1"), lambda: row.now), Worker(row, "1").ask)
     running = asyncio.create_task(keeper.run(Worker(row, "1").publish))
     await until(lambda: keeper.number is not None)
     running.cancel()
@@ -183,15 +179,5 @@ async def test_a_worker_that_cannot_ask_for_the_others_does_not_say_that_there_a
     row.is_down = True
     receive = asyncio.Event().wait()
     await drain(cast("SharedSession", Sent()), "", cast("Any", receive), is_followed=keeper.is_followed)
-    assert "stays subscribed" in caplog.messages[-1]
+    assert "store" in caplog.messages[-1]
     assert "no other worker" not in caplog.text
-
-
-async def test_no_estimate_is_due_to_a_worker_that_publishes_nothing(tmp_path: Path) -> None:
-    """Else its metrics would raise the alarm of late estimates."""
-    with SqliteStore(tmp_path / "hush.sqlite") as store:
-        member = Aggregator(FakeBus(), store, group=WorkerGroup("g", "1", Lease().of("1")))
-        alone = Aggregator(FakeBus(), store)
-        for one in (member, alone):
-            one._publisher.mark({"heights"})
-        assert (member.estimates.due, alone.estimates.due) == (0, 1)

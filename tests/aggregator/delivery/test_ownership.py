@@ -1,168 +1,150 @@
-"""Several aggregators at one broker: what is published of a task stays its owner's, whoever starts, stops or errs."""
+"""Several aggregators on one broker: what is published of a task stays its owner's, whoever starts, stops or errs."""
 
 import asyncio
 import json
 import logging
-import math
-import secrets
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
-from broker_world import living
-from waiting import until
+from broker_world import DRAFT, ESTIMATE, HEIGHTS, Broker, World, beside, frame, living
+from virtual_time import in_virtual_time
 
 from hush import Task
-from hush_aggregator import Aggregator, SqliteReader, SqliteStore
-from hush_aggregator.ownership import TAKE_OVER, Ownership, OwnershipClaim
+from hush_aggregator import SqliteStore
+from hush_aggregator.broker.session import BrokerSession
+from hush_aggregator.ownership import TAKE_OVER
 from hush_aggregator.result import HIGHEST_TERM
 from hush_aggregator.store import Owner, SqliteEditor, TaskRow, TaskState
+from hush_common.aio import AT_ONCE, run_all
+from hush_common.errors import BrokerError
 from hush_common.task import make_task
-from hush_common.wire import Report, encode_frame
-from hush_simulations.brokers.memory import MemoryBroker
+from hush_common.topics import estimate_topic, task_topic
+from hush_common.wire import Refusal
 
-pytestmark = pytest.mark.virtual_time
-
-NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
-HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": NUMBER})
-CHANGED = make_task({"id": "heights", "epsilon": "2", "domain": NUMBER})
-TASK, ESTIMATE = "hush/v1/tasks/heights", "hush/v1/estimates/heights"
+CHANGED = make_task(DRAFT | {"epsilon": "2"})
+TASK = task_topic("heights")
+OTHER = "f" * 32
 
 
-class Watched(MemoryBroker):
-    """Keeps what was published on the two topics, in order, and can forget everything as a broker without memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.history: list[tuple[str, bytes]] = []
-
-    def deliver(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        if retain:
-            self.history.append((topic, payload))
-        super().deliver(topic, payload, retain=retain)
-
-    def forget(self) -> None:
-        self.retained.clear()
-        self.drop()
-
-    def report(self, count: int, task: Task = HEIGHTS) -> None:
-        for _ in range(count):
-            frame = encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), (1,))])
-            self.deliver("hush/v1/reports/heights/device", frame)
-
-    def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.retained[ESTIMATE])
-        return document
+@pytest.fixture
+def first(memory_path: Path) -> Iterator[World]:
+    with living(memory_path / "first") as world:
+        yield world
 
 
-@asynccontextmanager
-async def serving(broker: Watched, path: Path, *tasks: Task, settle_s: float = 0) -> AsyncIterator[Aggregator]:
-    with SqliteStore(path) as store:
-        aggregator = Aggregator(broker.bus(path.name), store, tasks=tasks, settle_s=settle_s, name=path.name)
-        running = asyncio.create_task(aggregator.run(), name=path.name)
-        try:
-            yield aggregator
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+@pytest.fixture
+def second(first: World, memory_path: Path) -> Iterator[World]:
+    with beside(first, memory_path / "second") as world:
+        yield world
 
 
-def row(path: Path) -> TaskRow:
-    with SqliteReader(path) as reader:
-        return next(iter(reader.task_rows()), TaskRow("", b"", b""))
+@pytest.fixture
+def history(first: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """What was published on the two topics of `heights` from now on, in order."""
+    published: list[tuple[str, bytes]] = []
+    deliver = first.broker.deliver
+
+    def watched(topic: str, payload: bytes, *, retain: bool = False) -> None:
+        if topic in (TASK, ESTIMATE):
+            published.append((topic, payload))
+        deliver(topic, payload, retain=retain)
+
+    monkeypatch.setattr(first.broker, "deliver", watched)
+    return published
 
 
-def name(path: Path) -> str:
-    with SqliteReader(path) as reader:
-        return reader.public_identity
+def row(world: World) -> TaskRow:
+    return world.store.task_rows()[0]
 
 
-def decided(path: Path) -> bool:
-    with SqliteReader(path) as reader:
-        return any(row.owner for row in reader.task_rows())
+def owner(world: World) -> str:
+    """Whose estimate is retained."""
+    return str(world.estimate["store"])
 
 
-def take_over(path: Path) -> None:
-    with SqliteEditor(path) as command:
-        there = row(path)
-        command.set_owners([Owner("heights", there.owner, there.term, TAKE_OVER)])
+def identity(world: World) -> str:
+    return world.store.public_identity
 
 
-async def owned(broker: Watched, path: Path, reports: int = 3) -> None:
-    """That store is the owner, with so many reports."""
-    async with serving(broker, path, HEIGHTS):
-        await until(lambda: ESTIMATE in broker.retained)
-        broker.report(reports)
-        await until(lambda: broker.document()["n"] == reports)
-    assert broker.document()["store"] == name(path)
+def report(world: World, count: int, task: Task = HEIGHTS) -> None:
+    world.send(*(frame(task) for _ in range(count)))
+    world.wait(3)
+
+
+def take_over(world: World) -> None:
+    with SqliteEditor(world.path) as command:
+        command.set_owners([Owner("heights", row(world).owner, row(world).term, TAKE_OVER)])
+
+
+def forget(world: World) -> None:
+    with SqliteEditor(world.path) as command:
+        command.forget("heights")
+
+
+def kept(world: World) -> dict[str, bytes]:
+    """What is retained of the task."""
+    return {topic: payload for topic, payload in world.broker.retained.items() if "heights" in topic}
+
+
+def owned(world: World, reports: int = 3) -> None:
+    """That store is the owner, with so many reports, and does not run."""
+    world.serve()
+    report(world, reports)
+    world.stop()
+    assert (owner(world), world.estimate["n"]) == (identity(world), reports)
+
+
+def told(caplog: pytest.LogCaptureFixture, *words: str) -> int:
+    """How many lines that ask for attention have all these words."""
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return sum(all(word in line for word in words) for line in lines)
+
+
+# Who publishes
 
 
 @pytest.mark.parametrize("online", [True, False])
 @pytest.mark.parametrize("task", [HEIGHTS, CHANGED])
-async def test_a_second_aggregator_changes_nothing_that_the_first_published(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, online: bool, task: Task
+def test_a_second_aggregator_changes_nothing_that_the_first_published(
+    first: World, second: World, caplog: pytest.LogCaptureFixture, *, online: bool, task: Task
 ) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    before, history = dict(broker.retained), len(broker.history)
-    if not online:
-        async with serving(broker, second, task):
-            await until(lambda: decided(second))
-        assert broker.retained == before
-        assert broker.history[history:] == []
+    owned(first)
+    if online:
+        first.serve()
+    before, second.task = kept(first), task
+    second.serve()
+    report(first, 2)
+    assert kept(first)[TASK] == before[TASK] == HEIGHTS.payload
+    if online:
+        assert (owner(first), first.estimate["n"]) == (identity(first), 5)
     else:
-        async with serving(broker, first):
-            await until(lambda: len(broker.history) > history)
-            async with serving(broker, second, task):
-                await until(lambda: decided(second))
-                broker.report(2)
-                await until(lambda: broker.document()["n"] == 5)
-        assert {json.loads(payload)["store"] for topic, payload in broker.history if topic == ESTIMATE} == {name(first)}
-        assert broker.retained[TASK] == HEIGHTS.payload
-    assert f"but not published: the published estimate is from another store, {name(first)}" in caplog.text
-    assert "run: hush task take-over heights --store" in caplog.text
-    assert row(second).owner == name(first)
+        assert kept(first) == before
+    assert told(caplog, "heights", identity(first), "hush task take-over heights") == 1
+    assert row(second).owner == identity(first)
 
 
-def test_that_a_task_is_another_stores_is_told_once_however_often_it_connects(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_second_aggregator_counts_and_warns_once(
+    first: World, second: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    others = {"store": "f" * 32, "term": 3, "digest": HEIGHTS.digest.hex(), "n": 10**6}
-    with living(tmp_path / "store") as world:
-        world.broker.retained[ESTIMATE] = json.dumps(others).encode()
-        world.serve()
-        for _ in range(3):
-            world.broker.drop()
-            world.wait(60)
-        assert caplog.text.count("the connection is lost") == 3
-    assert caplog.text.count("but not published") == 1
+    owned(first)
+    second.serve()
+    for _ in range(3):
+        first.broker.drop()
+        second.wait(20)
+    report(second, 7)
+    assert (second.n, first.estimate["n"]) == (7, 3)
+    assert told(caplog, "heights", "take-over") == 1
 
 
-async def test_a_second_aggregator_counts_all_the_same(tmp_path: Path) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    async with serving(broker, second, HEIGHTS) as aggregator:
-        await until(lambda: decided(second))
-        broker.report(7)
-        with SqliteReader(second) as reader:
-            await until(lambda: reader.tally(HEIGHTS.digest, 0).n == 7)
-        assert (await aggregator.estimate("heights")).n == 7
-    assert broker.document()["n"] == 3
-
-
-async def test_a_task_of_somebody_else_without_an_estimate_is_not_overwritten(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    broker = Watched()
-    broker.deliver(TASK, CHANGED.payload, retain=True)
-    async with serving(broker, tmp_path / "store", HEIGHTS):
-        await until(lambda: "another task is published" in caplog.text)
-    assert broker.retained == {TASK: CHANGED.payload}
-    assert f"digest {CHANGED.digest.hex()}; this store has digest {HEIGHTS.digest.hex()}" in caplog.text
+def test_a_task_of_another_client_without_an_estimate_stays(first: World, caplog: pytest.LogCaptureFixture) -> None:
+    first.broker.deliver(TASK, CHANGED.payload, retain=True)
+    first.serve()
+    assert kept(first) == {TASK: CHANGED.payload}
+    assert told(caplog, "heights", CHANGED.digest.hex(), HEIGHTS.digest.hex()) == 1
 
 
 EVENTS = ("first", "second", "changed", "forgets")  # the first two are alike
@@ -170,262 +152,361 @@ ORDERS = [order for order in permutations(EVENTS) if order.index("first") < orde
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
-async def test_in_whatever_order_they_start_and_the_broker_forgets_the_first_owner_stays_it(
-    tmp_path: Path, order: tuple[str, ...]
+def test_in_every_order_of_starts_and_losses_the_first_owner_stays(
+    first: World, memory_path: Path, order: tuple[str, ...]
 ) -> None:
     """Each starts, and stays; a broker that forgets everything comes in between."""
-    broker = Watched()
-    tasks = {"first": HEIGHTS, "second": HEIGHTS, "changed": CHANGED}
-    starters = [event for event in order if event in tasks]
-    path, task = tmp_path / starters[0], tasks[starters[0]]
-    async with serving(broker, tmp_path / starters[0], task):
-        await until(lambda: ESTIMATE in broker.retained)
-        for event in order[order.index(starters[0]) + 1 :]:
+    with ExitStack() as stack:
+        owners: list[World] = []
+        for event in order:
             if event == "forgets":
-                broker.forget()
-                await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
+                first.broker.retained.clear()
+                first.broker.drop()
             else:
-                async with serving(broker, tmp_path / event, tasks[event]):
-                    await until(lambda event=event: decided(tmp_path / event))
-            await until(lambda: broker.retained[TASK] == task.payload)
-            assert broker.document()["store"] == name(path)
-    assert broker.document()["store"] == name(path)
+                world = stack.enter_context(beside(first, memory_path / f"{event}-store"))
+                world.task = CHANGED if event == "changed" else HEIGHTS
+                world.serve(for_s=3)
+                owners.append(world)
+            first.wait(3)
+            if owners:
+                assert owner(first) == identity(owners[0])
+                assert first.broker.retained[TASK] == owners[0].task.payload
 
 
 @pytest.mark.parametrize("order", list(permutations(("first", "second", "crossed"))), ids="-".join)
-async def test_restarts_in_every_order_leave_the_bytes_of_the_owner(tmp_path: Path, order: tuple[str, ...]) -> None:
-    broker, elsewhere = Watched(), Watched()
-    await owned(broker, tmp_path / "first")
-    await owned(elsewhere, tmp_path / "crossed")  # an owner as well, at another broker
-    before = broker.retained[TASK], name(tmp_path / "first"), 3
-    for _ in range(2):
-        for store in order:
-            history = len(broker.history)
-            async with serving(broker, tmp_path / store, HEIGHTS):
-                if store == "first":
-                    await until(lambda history=history: len(broker.history) > history)
-                else:
-                    await until(lambda store=store: row(tmp_path / store).owner == before[1])
-            document = broker.document()
-            assert (broker.retained[TASK], document["store"], document["n"]) == before
-
-
-async def test_an_owner_publishes_again_what_others_overwrite_delete_or_forge(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_restarts_in_every_order_leave_the_bytes_of_the_owner(
+    first: World, second: World, memory_path: Path, order: tuple[str, ...]
 ) -> None:
-    broker = Watched()
-    async with serving(broker, tmp_path / "store", HEIGHTS):
-        await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
-        good = dict(broker.retained)
-        broker.deliver(TASK, CHANGED.payload, retain=True)
-        await until(lambda: broker.retained == good)
-        for topic, payload in ((ESTIMATE, b'{"n":9}'), (ESTIMATE, b""), (TASK, b""), (ESTIMATE, b"\xff")):
-            broker.deliver(topic, payload, retain=True)
-        forged = json.dumps(json.loads(good[ESTIMATE]) | {"n": 10**6}).encode()  # in the name of this very store
-        broker.deliver(ESTIMATE, forged, retain=True)
-        await until(lambda: broker.retained == good)
-    assert "overwrote its messages; republished" in caplog.text
+    with beside(first, memory_path / "crossed", Broker(first.loop)) as elsewhere:
+        owned(elsewhere)  # an owner as well, on another broker
+    with beside(first, memory_path / "crossed") as crossed:
+        owned(first)
+        worlds = {"first": first, "second": second, "crossed": crossed}
+        for name in 2 * order:
+            worlds[name].serve(for_s=5)
+            worlds[name].stop()
+            assert (first.broker.retained[TASK], owner(first), first.estimate["n"]) == (
+                (HEIGHTS.payload, identity(first), 3)
+            )
+            assert row(worlds[name]).owner == identity(first)
 
 
-async def test_whoever_goes_on_overwriting_is_answered_less_and_less_often(tmp_path: Path) -> None:
-    broker = Watched()
-    async with serving(broker, tmp_path / "store", HEIGHTS):
-        await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
-        before = len(broker.history)
-        async with asyncio.timeout(60):
-            for _ in range(300):
-                broker.deliver(TASK, CHANGED.payload, retain=True)
-                await asyncio.sleep(0.005)
-        own = [payload for _, payload in broker.history[before:] if payload == HEIGHTS.payload]
-        assert 1 <= len(own) <= 3
-        await until(lambda: broker.retained[TASK] == HEIGHTS.payload)
+@pytest.mark.parametrize("apart", [0.001, 0.01, 0.03])
+def test_of_two_that_start_on_an_empty_broker_one_yields(
+    first: World, second: World, history: list[tuple[str, bytes]], apart: float
+) -> None:
+    second.task = CHANGED
+    first.serve(for_s=apart)
+    second.serve()
+    assert row(first).owner == row(second).owner == owner(first)
+    (winner,) = (world for world in (first, second) if identity(world) == owner(first))
+    assert first.broker.retained[TASK] == row(winner).payload
+    report(first, 2, HEIGHTS)
+    report(first, 2, CHANGED)
+    assert first.estimate["n"] == 2
+    assert len(history) < 25
 
 
-@pytest.mark.virtual_time(False)  # two that take turns of one clock never part
-@pytest.mark.parametrize("attempt", range(4))
-async def test_of_two_that_start_at_once_on_an_empty_broker_one_yields(tmp_path: Path, attempt: int) -> None:
-    broker, paths = Watched(), [tmp_path / f"{number}-{attempt}" for number in (1, 2)]
-    async with serving(broker, paths[0], HEIGHTS), serving(broker, paths[1], CHANGED):
-        await until(lambda: all(map(decided, paths)))
-        await until(lambda: row(paths[0]).owner == row(paths[1]).owner)
-        (winner,) = (path for path in paths if name(path) == row(path).owner)
-        await until(lambda: broker.retained[TASK] == row(winner).payload)
-        await until(lambda: broker.document()["store"] == name(winner))
-        broker.report(2, HEIGHTS)
-        broker.report(2, CHANGED)
-        await until(lambda: broker.document()["n"] == 2)
-    assert len(broker.history) < 25
+# What is overwritten
 
 
-async def test_a_claim_that_an_own_estimate_hides_at_once_is_obeyed(tmp_path: Path) -> None:
+def test_an_owner_publishes_again_what_others_overwrite(first: World, caplog: pytest.LogCaptureFixture) -> None:
+    first.serve()
+    good = kept(first)
+    forged = json.dumps(json.loads(good[ESTIMATE]) | {"n": 10**6}).encode()  # in the name of this very store
+    for topic, payload in (
+        (TASK, CHANGED.payload),
+        (TASK, b""),
+        *((ESTIMATE, payload) for payload in (b'{"n":9}', b"", b"\xff", forged)),
+    ):
+        first.write(topic, payload, for_s=70)
+        assert kept(first) == good
+    assert told(caplog, "heights", "another client", "take-over") > 0
+
+
+def test_a_client_that_goes_on_overwriting_is_answered_less_often(
+    first: World, history: list[tuple[str, bytes]]
+) -> None:
+    first.serve()
+    history.clear()
+    for _ in range(300):
+        first.write(TASK, CHANGED.payload, for_s=0.005)
+    assert 1 <= history.count((TASK, HEIGHTS.payload)) <= 3
+    first.wait(20)
+    assert first.broker.retained[TASK] == HEIGHTS.payload
+
+
+def test_a_claim_that_an_own_estimate_hides_at_once_is_obeyed(first: World) -> None:
     """As between two stores that publish in step: each would only ever see its own estimate last."""
-    broker, path = Watched(), tmp_path / "store"
-    async with serving(broker, path, HEIGHTS):
-        await until(lambda: ESTIMATE in broker.retained)
-        own, claim = broker.retained[ESTIMATE], {"store": "0" * 32, "term": HIGHEST_TERM}
-        broker.deliver(ESTIMATE, json.dumps(json.loads(own) | claim).encode(), retain=True)
-        broker.deliver(ESTIMATE, own, retain=True)
-        await until(lambda: row(path).owner == claim["store"])
-
-
-@pytest.mark.parametrize("online", [True, False])
-async def test_a_take_over_is_obeyed_by_the_owner_and_survives_restarts_of_both(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, online: bool
-) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    async with serving(broker, second, HEIGHTS):
-        await until(lambda: decided(second))
-        if online:
-            async with serving(broker, first):
-                take_over(second)
-                await until(lambda: row(first).owner == name(second))
-        else:
-            take_over(second)
-            await until(lambda: broker.document()["store"] == name(second))
-    document = broker.document()
-    assert (document["store"], document["taken_from"]) == (name(second), name(first))
-    assert row(second).term == document["term"] > row(first).term - online
-    for path in (first, second, first):
-        async with serving(broker, path):
-            await until(lambda path=path: row(path).owner == name(second))
-        assert broker.document()["store"] == name(second)
-    broker.forget()
-    async with serving(broker, first):
-        await until(lambda: "published it when it was seen last" in caplog.text)
-        assert broker.retained == {}
-
-
-@pytest.mark.large
-async def test_what_was_taken_over_can_be_taken_back_while_both_run(tmp_path: Path) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    async with serving(broker, first), serving(broker, second, HEIGHTS):
-        await until(lambda: decided(second))
-        for taker, other in ((second, first), (first, second), (second, first)):
-            take_over(taker)
-            await until(lambda taker=taker, other=other: row(other).owner == name(taker))
-            await until(lambda taker=taker: broker.document()["store"] == name(taker))
-            assert broker.document()["taken_from"] == name(other)
-    assert len(broker.history) < 25
-
-
-async def test_a_take_over_that_is_asked_for_while_the_aggregator_still_looks_is_not_lost(tmp_path: Path) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    async with serving(broker, second, HEIGHTS, settle_s=3):  # it looks at the broker for 0.6 s
-        await until(lambda: broker.session("second").connection is not None)
-        take_over(second)
-        await until(lambda: broker.document()["store"] == name(second))
+    first.serve()
+    own = first.broker.retained[ESTIMATE]
+    first.broker.deliver(ESTIMATE, first.claim("0" * 32, 0, term=HIGHEST_TERM), retain=True)
+    first.write(ESTIMATE, own)
+    assert row(first).owner == "0" * 32
 
 
 @pytest.mark.parametrize("n", [0, 3, 4])
-async def test_an_estimate_that_names_no_store_stays_as_it_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, n: int
+def test_an_estimate_that_names_no_store_stays_as_it_is(first: World, caplog: pytest.LogCaptureFixture, n: int) -> None:
+    owned(first)
+    before = {key: value for key, value in first.estimate.items() if key not in {"store", "term"}}
+    there = json.dumps(before | {"n": n}).encode()
+    first.broker.retained[ESTIMATE] = there
+    first.serve()
+    assert first.broker.retained[ESTIMATE] == there
+    assert told(caplog, "heights", "take-over") == 1
+
+
+def test_a_user_who_may_not_write_estimates_is_told_once(
+    first: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker, path = Watched(), tmp_path / "store"
-    await owned(broker, path)
-    before = {key: value for key, value in broker.document().items() if key not in {"store", "term"}}
-    broker.retained[ESTIMATE] = there = json.dumps(before | {"n": n}).encode()
-    async with serving(broker, path):
-        await until(lambda: "does not name a store" in caplog.text)
-    assert broker.retained[ESTIMATE] == there
+    deliver = first.broker.deliver
+
+    def forbidden(topic: str, payload: bytes, *, retain: bool = False) -> None:
+        if not topic.startswith("hush/v1/estimates/"):
+            deliver(topic, payload, retain=retain)
+
+    monkeypatch.setattr(first.broker, "deliver", forbidden)
+    first.serve(for_s=60)
+    assert ESTIMATE not in kept(first)
+    assert told(caplog, "hush/v1/estimates/+", "acknowledged", "allow") == 1
 
 
-def test_messages_that_did_not_come_back_are_told_once_whatever_the_name_they_were_sent_to(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with SqliteStore(tmp_path / "store") as store:
-        ownership = Aggregator(Watched().bus("a"), store)._ownership
-        for number in range(3):
-            ownership.unconfirmed[f"hush/v1/estimates/probe-{number}"] = -math.inf
-            ownership._miss(f"hush/v1/estimates/probe-{number}")
-    (record,) = caplog.records
-    assert record.message.startswith("a message to hush/v1/estimates/+ was acknowledged and did not come back: allow")
-
-
-async def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(tmp_path: Path) -> None:
-    broker, path = Watched(), tmp_path / "store"
-    async with serving(broker, path, HEIGHTS):
-        await until(lambda: {TASK, ESTIMATE} <= broker.retained.keys())
-        with SqliteEditor(path) as command:
-            command.set_state("heights", TaskState.WITHDRAWN)
-        await until(lambda: TASK not in broker.retained)
-        broker.report(4)
-        await until(lambda: broker.document()["n"] == 4)
-        broker.deliver(TASK, HEIGHTS.payload, retain=True)
-        await until(lambda: TASK not in broker.retained)
-    async with serving(broker, path, HEIGHTS):
-        broker.report(1)
-        await until(lambda: broker.document()["n"] == 5)
-        assert TASK not in broker.retained
+# Commands
 
 
 @pytest.mark.parametrize("online", [True, False])
-async def test_a_forgotten_task_is_cleared_at_the_broker_and_counts_no_more(tmp_path: Path, *, online: bool) -> None:
-    broker, path = Watched(), tmp_path / "store"
-    await owned(broker, path)
-    if not online:
-        with SqliteEditor(path) as command:
-            command.forget("heights")
-    async with serving(broker, path) as aggregator:
-        if online:
-            await until(lambda: aggregator._ownership.owns("heights"))
-            with SqliteEditor(path) as command:
-                command.forget("heights")
-        await until(lambda: not broker.retained)
-        broker.report(2)
-        with SqliteReader(path) as reader:
-            await until(lambda: sum(reader.refusals("(unknown)").values()) == 2)
-            assert reader.tally(HEIGHTS.digest, 0).n == 0
+def test_a_take_over_is_obeyed_and_survives_restarts_of_both(first: World, second: World, *, online: bool) -> None:
+    owned(first)
+    second.serve()
+    if online:
+        first.serve()
+    take_over(second)
+    second.wait(5)
+    assert (owner(first), first.estimate["taken_from"]) == (identity(second), identity(first))
+    assert row(second).term == first.estimate["term"] > row(first).term - online
+    for world in (first, second):
+        world.stop()
+    for world in (first, second, first):
+        world.serve(for_s=5)
+        assert (row(world).owner, owner(first)) == (identity(second), identity(second))
+        world.stop()
+    first.broker.retained.clear()
+    first.serve()
+    assert kept(first) == {}
 
 
-async def test_a_task_that_is_forgotten_between_the_decision_and_its_publication_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_was_taken_over_can_be_taken_back_while_both_run(
+    first: World, second: World, history: list[tuple[str, bytes]]
 ) -> None:
-    broker, path, note, went_on = Watched(), tmp_path / "store", Ownership._note, asyncio.Event()
-
-    async def forgotten_meanwhile(self: Ownership, claims: Iterable[tuple[TaskRow, OwnershipClaim | None]]) -> None:
-        await note(self, claims)
-        with SqliteEditor(path) as command:
-            command.forget("heights")
-        await until(lambda: "heights" not in self._tasks)
-        asyncio.get_running_loop().call_later(0.1, went_on.set)
-
-    await owned(broker, path)
-    broker.retained.clear()
-    monkeypatch.setattr(Ownership, "_note", forgotten_meanwhile)
-    async with serving(broker, path):
-        async with asyncio.timeout(60):
-            await went_on.wait()
-        await until(lambda: not broker.retained)
+    owned(first)
+    first.serve()
+    second.serve()
+    for taker, other in ((second, first), (first, second), (second, first)):
+        take_over(taker)
+        first.wait(5)
+        assert owner(first) == row(other).owner == identity(taker)
+        assert first.estimate["taken_from"] == identity(other)
+    assert len(history) < 25
 
 
-async def test_a_forgotten_task_of_another_store_stays_at_the_broker(tmp_path: Path) -> None:
-    broker, first, second = Watched(), tmp_path / "first", tmp_path / "second"
-    await owned(broker, first)
-    before = dict(broker.retained)
-    async with serving(broker, second, HEIGHTS):
-        await until(lambda: decided(second))
-    with SqliteEditor(second) as command:
-        command.forget("heights")
-    async with serving(broker, second):
-        await until(lambda: broker.session("second").connection is not None)
-        await asyncio.sleep(0.1)
-    assert broker.retained == before
+def test_a_take_over_while_the_aggregator_still_looks_is_not_lost(first: World, second: World) -> None:
+    owned(first)
+    second.serve(settle_s=10, for_s=1)  # it looks at the broker for two seconds
+    take_over(second)
+    second.wait(10)
+    assert owner(first) == identity(second)
 
 
-async def test_a_task_at_the_broker_is_counted_only_where_that_is_wanted_and_told_otherwise(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_take_over_while_the_owner_is_stored_is_not_lost(first: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_owners = SqliteStore.set_owners
+
+    def late(store: SqliteStore, owners: Sequence[Owner]) -> None:
+        if not row(first).taken_from:
+            with SqliteEditor(first.path) as command:
+                command.set_owners([Owner("heights", "e" * 32, 4, TAKE_OVER)])
+        store_owners(store, owners)
+
+    monkeypatch.setattr(SqliteStore, "set_owners", late)
+    first.serve()
+    assert (row(first).owner, row(first).term, row(first).taken_from) == (identity(first), 5, "e" * 32)
+
+
+def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(first: World) -> None:
+    first.serve()
+    with SqliteEditor(first.path) as command:
+        command.set_state("heights", TaskState.WITHDRAWN)
+    first.wait(3)
+    assert TASK not in kept(first)
+    report(first, 4)
+    first.write(TASK, HEIGHTS.payload)
+    assert (first.estimate["n"], TASK in kept(first)) == (4, False)
+    first.stop()
+    first.serve()
+    report(first, 1)
+    assert (first.estimate["n"], TASK in kept(first)) == (5, False)
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_a_forgotten_task_is_cleared_and_counts_no_more(first: World, *, online: bool) -> None:
+    owned(first)
+    if online:
+        first.serve(tasks=())
+        forget(first)
+        first.wait(3)
+    else:
+        forget(first)
+        first.serve(tasks=())
+    assert kept(first) == {}
+    report(first, 2)
+    assert (first.n, first.store.refusals("(unknown)")) == (0, {Refusal.UNKNOWN_TASK: 2})
+
+
+def test_a_task_that_is_forgotten_while_its_owner_is_stored_ends_nothing(
+    first: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = Watched()
-    for number in range(30):
-        broker.deliver(f"hush/v1/tasks/t{number}", HEIGHTS.payload, retain=True)
-    broker.deliver(TASK, HEIGHTS.payload, retain=True)
-    async with serving(broker, tmp_path / "store"):
-        await until(lambda: broker.session("store").acknowledged > 30)
-        broker.report(3)
-        await until(lambda: not broker.session("store").waiting and not broker.session("store").unacknowledged)
-    assert ESTIMATE not in broker.retained
-    told = [record.levelno for record in caplog.records if "not counted here" in record.message]
-    assert told == [logging.WARNING] * 31  # the log bounds the lines of a minute
+    store_owners = SqliteStore.set_owners
+
+    def forgotten_meanwhile(store: SqliteStore, owners: Sequence[Owner]) -> None:
+        store_owners(store, owners)
+        forget(first)
+
+    owned(first)
+    first.broker.retained.clear()
+    monkeypatch.setattr(SqliteStore, "set_owners", forgotten_meanwhile)
+    first.serve(tasks=())
+    assert kept(first) == {}
+
+
+def test_a_forgotten_task_of_another_store_stays_on_the_broker(first: World, second: World) -> None:
+    owned(first)
+    before = kept(first)
+    second.serve()
+    second.stop()
+    forget(second)
+    second.serve(tasks=())
+    assert kept(first) == before
+
+
+def test_a_task_on_the_broker_is_counted_only_where_that_is_wanted(
+    first: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for task_id in ("t1", "t2", "heights"):
+        first.broker.deliver(task_topic(task_id), HEIGHTS.payload, retain=True)
+    first.serve(tasks=())
+    report(first, 3)
+    assert ESTIMATE not in kept(first)
+    assert [told(caplog, f"'{task_id}'") for task_id in ("t1", "t2", "heights")] == [1, 1, 1]
+
+
+# Hundreds of tasks, on a broker that acknowledges late
+
+MANY = [make_task({"id": f"task-{k}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(300)]
+LATE_S = 0.05
+
+
+class LateBus:
+    """A connection over which each acknowledgement takes a while; it counts what is under way."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.name, self._broker = broker.name, broker
+        self.published: list[str] = []
+        self.most = self._under_way = 0
+
+    @asynccontextmanager
+    async def connect(self, filters: Sequence[str]) -> AsyncIterator[BrokerSession]:
+        async with self._broker.bus().connect(filters) as session:
+            publish = session.publish
+
+            async def late(topic: str, payload: bytes, *, retain: bool = False) -> None:
+                self._under_way += 1
+                self.most = max(self.most, self._under_way)
+                await asyncio.sleep(LATE_S)
+                self._under_way -= 1
+                self.published.append(topic)
+                await publish(topic, payload, retain=retain)
+
+            session.publish = late  # type: ignore[method-assign]
+            yield session
+
+
+@pytest.fixture
+def many(first: World) -> LateBus:
+    first.store.add_tasks(MANY)
+    return LateBus(first.broker)
+
+
+def test_hundreds_of_tasks_are_published_without_waiting_for_each(first: World, many: LateBus) -> None:
+    before = first.store.version()
+    first.serve(bus=many, tasks=(), for_s=6)
+    assert {found.owner for found in first.store.task_rows()} == {identity(first)}
+    assert first.store.version() - before <= 10  # they are owned together
+    retained = first.broker.retained
+    assert all(retained[task_topic(task.id)] == task.payload for task in MANY)
+    assert all(estimate_topic(task.id) in retained for task in MANY)
+    assert 10 < many.most <= 2 * AT_ONCE
+    many.published.clear()
+    for task in MANY:
+        first.broker.deliver(task_topic(task.id), b"{}", retain=True)
+    first.wait(5)
+    assert all(retained[task_topic(task.id)] == task.payload for task in MANY)
+
+
+def test_hundreds_of_tasks_of_another_store_are_left_alone(first: World, many: LateBus) -> None:
+    claims = {
+        estimate_topic(task.id): json.dumps({"store": OTHER, "term": 0, "digest": task.digest.hex(), "n": 5}).encode()
+        for task in MANY
+    }
+    first.broker.retained |= claims
+    before = first.store.version()
+    first.serve(bus=many, tasks=())
+    assert {found.owner for found in first.store.task_rows()} == {OTHER}
+    assert first.store.version() - before <= 10
+    assert many.published == []
+
+
+def test_hundreds_of_claims_at_once_are_yielded_to_together(first: World, many: LateBus) -> None:
+    first.serve(bus=many, tasks=())
+    before = first.store.version()
+    for task in MANY[:200]:
+        claim = {"store": OTHER, "term": 7, "digest": task.digest.hex(), "n": 5}
+        first.broker.deliver(estimate_topic(task.id), json.dumps(claim).encode(), retain=True)
+    first.wait(5)
+    owners = {found.id: found.owner for found in first.store.task_rows()}
+    assert [owners[task.id] == OTHER for task in MANY] == [k < 200 for k in range(300)]
+    assert first.store.version() - before <= 2
+
+
+def test_calls_begin_in_order_and_only_so_many_run_at_once() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+
+    async def call(k: int) -> None:
+        begun.append(k)
+        assert len(begun) - len(ended) <= 7
+        await asyncio.sleep(1 if k % 3 else 2)
+        ended.append(k)
+
+    in_virtual_time(run_all((partial(call, k) for k in range(40)), at_once=7))
+    assert begun == list(range(40))
+    assert sorted(ended) == begun
+
+
+def test_the_first_call_that_fails_ends_the_others() -> None:
+    begun: list[int] = []
+    cancelled: list[int] = []
+
+    async def call(k: int) -> None:
+        begun.append(k)
+        try:
+            await asyncio.sleep(1 + k / 100)
+        except asyncio.CancelledError:
+            cancelled.append(k)
+            raise
+        if k == 3:
+            raise BrokerError("fake", "planted")
+
+    calls: Iterator[Callable[[], object]] = (partial(call, k) for k in range(40))
+    with pytest.raises(BrokerError, match="planted"):
+        in_virtual_time(run_all(calls, at_once=7))  # type: ignore[arg-type]
+    assert begun == list(range(7 + 3))
+    assert sorted(cancelled) == [4, 5, 6, 7, 8, 9]
