@@ -1,4 +1,4 @@
-"""The feed of events: everything at first, then what has changed, whoever is slow, and wherever one comes back."""
+"""The feed of events: everything first, then changes, for slow followers and those that return."""
 
 import asyncio
 import json
@@ -12,22 +12,17 @@ import pytest
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.http import feed as module
-from hush_aggregator.http import service
 from hush_aggregator.http.feed import ChangeFeed, FeedEvent
 from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import Accepted, SqliteEditor
 from hush_common.task import make_task
 
+pytestmark = pytest.mark.virtual_time
+
 CLOSES = datetime(2040, 1, 1, tzinfo=UTC)
 BIT = {"epsilon": "1", "domain": {"kind": "bit"}}
 A, B = (make_task({"id": name, **BIT, "closes": CLOSES.isoformat()}) for name in "ab")
-
-
-@pytest.fixture(autouse=True)
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_READ_EVERY_S", 0.01)
-    monkeypatch.setattr(module, "_NOTIFY_EVERY_S", 0.01)
+IDLE_S = 15
 
 
 @pytest.fixture
@@ -52,45 +47,38 @@ class Clock:
 
 
 class Follower:
-    """Takes changes one by one."""
+    """Takes one change after the other."""
 
-    def __init__(self, feed: ChangeFeed, place: str | None = None, task: str | None = None) -> None:
+    def __init__(self, feed: ChangeFeed, cursor: str | None = None, task: str | None = None) -> None:
         self._inside = feed.followed()
         self._inside.__enter__()
-        self._changes = feed.follow(place, task)
+        self.changes = feed.follow(cursor, task)
 
     async def next(self) -> FeedEvent:
-        async with asyncio.timeout(60):
-            while (change := await anext(self._changes)) is None:
-                pass
-            return change
+        while (change := await anext(self.changes)) is None:
+            pass
+        return change
 
-    async def until_place(self) -> list[FeedEvent]:
-        """All that belong together."""
+    async def group(self) -> list[FeedEvent]:
+        """All changes that belong together."""
         found = [await self.next()]
         while not found[-1].cursor:
             found.append(await self.next())
         return found
 
-    async def until(self, **wanted: int) -> str:
-        """Changes until these tasks have so many reports; the last place."""
-        place, known = "", dict[str, int]()
-        while not (place and wanted.items() <= known.items()):
-            change = await self.next()
-            if change.task and change.document:
-                known[change.task] = json.loads(change.document)["n"]
-            place = change.cursor
-        return place
+    async def counts(self) -> dict[str, int]:
+        """The reports of each task of the next group."""
+        return {one.task: json.loads(one.document)["n"] for one in await self.group() if one.document}
 
     async def leave(self) -> None:
-        await self._changes.aclose()  # type: ignore[attr-defined]  # a generator
+        await self.changes.aclose()  # type: ignore[attr-defined]  # a generator
         self._inside.__exit__(None, None, None)
 
 
 @asynccontextmanager
 async def running(path: Path, clock: Clock | None = None) -> AsyncIterator[ChangeFeed]:
-    store = StoreService(path)
-    feed = ChangeFeed(store, clock=clock or Clock())
+    service = StoreService(path)
+    feed = ChangeFeed(service, clock=clock or Clock())
     work = asyncio.create_task(feed.run())
     try:
         yield feed
@@ -98,7 +86,7 @@ async def running(path: Path, clock: Clock | None = None) -> AsyncIterator[Chang
         work.cancel()
         with suppress(asyncio.CancelledError):
             await work
-        await store.close()
+        await service.close()
 
 
 def count(store: SqliteStore, task: Task, *numbers: int) -> None:
@@ -106,145 +94,144 @@ def count(store: SqliteStore, task: Task, *numbers: int) -> None:
     store.commit([Accepted(task, 0, ids, np.ones((len(numbers), 1), dtype=np.int64))], {})
 
 
-async def test_everything_comes_first_then_what_changes(path: Path, store: SqliteStore) -> None:
+async def test_everything_comes_first_then_each_change(path: Path, store: SqliteStore) -> None:
     count(store, A, 1, 2)
     async with running(path) as feed:
         follower = Follower(feed)
-        begin, *rest = await follower.until_place()
+        begin, *rest = await follower.group()
         assert begin == FeedEvent("", "", "")
         assert {change.task: json.loads(change.document)["n"] for change in rest} == {"a": 2, "b": 0}
         count(store, B, 1)
-        (change,) = await follower.until_place()
+        (change,) = await follower.group()
         assert (change.task, json.loads(change.document)["n"]) == ("b", 1)
         assert change.cursor != rest[-1].cursor
         await follower.leave()
 
 
-async def test_who_comes_back_gets_what_was_missed_and_no_more(path: Path, store: SqliteStore) -> None:
+async def test_a_returning_follower_gets_only_what_it_missed(path: Path, store: SqliteStore) -> None:
     async with running(path) as feed:
         first = Follower(feed)
-        place = (await first.until_place())[-1].cursor
-        count(store, B, 1)
-        await first.until(b=1)
-        count(store, B, 2)
-        await first.until(b=2)
-        again = Follower(feed, place)
-        assert [(change.task, json.loads(change.document)["n"]) for change in await again.until_place()] == [("b", 2)]
+        cursor = (await first.group())[-1].cursor
+        for number in (1, 2):
+            count(store, B, number)
+            assert await first.counts() == {"b": number}
+        again = Follower(feed, cursor)
+        assert await again.counts() == {"b": 2}
         await first.leave()
         await again.leave()
 
 
-async def test_a_follower_of_one_task_gets_its_changes_only(path: Path, store: SqliteStore) -> None:
+async def test_a_follower_of_one_task_gets_its_changes_alone(path: Path, store: SqliteStore) -> None:
     async with running(path) as feed:
         everything, one = Follower(feed), Follower(feed, task="b")
-        begin, document = await one.until_place()
+        begin, document = await one.group()
         assert (begin, document.task) == (FeedEvent("", "", ""), "b")
-        await everything.until_place()
+        await everything.group()
         count(store, A, 1)
-        await everything.until(a=1)
+        assert await everything.counts() == {"a": 1}
         count(store, B, 1, 2)
-        (change,) = await one.until_place()
-        assert (change.task, json.loads(change.document)["n"]) == ("b", 2)
+        assert await one.counts() == {"b": 2}
         again = Follower(feed, document.cursor, "b")
-        assert await again.until_place() == [change]
+        assert await again.counts() == {"b": 2}
         unknown = Follower(feed, task="c")
-        (begin,) = await unknown.until_place()
+        (begin,) = await unknown.group()
         assert begin == FeedEvent("", "", begin.cursor)
         for follower in (everything, one, again, unknown):
             await follower.leave()
 
 
-async def test_changes_of_other_tasks_do_not_silence_the_stream_of_one(
-    path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_IDLE_S", 1.0)
-    async with running(path) as feed, asyncio.timeout(60):
-        with feed.followed():
-            changes = feed.follow(None, "b")
-            assert [(await anext(changes)).task for _ in range(2)] == ["", "b"]  # type: ignore[union-attr]
-            number = during = 0
-            while during < 4:  # where the machine was busy with other work, once more
-                idle, before = asyncio.ensure_future(anext(changes)), number
-                while not idle.done():
-                    number += 1
+async def test_a_stream_without_events_shows_that_it_is_open(path: Path, store: SqliteStore) -> None:
+    """Every fifteen seconds, also while another task changes."""
+    async with running(path) as feed:
+        for task in (None, "b"):
+            follower = Follower(feed, task=task)
+            await follower.group()
+            begun = asyncio.get_running_loop().time()
+            idle = asyncio.ensure_future(anext(follower.changes))
+            if task:
+                for number in range(1, IDLE_S):
                     count(store, A, number)
-                    await asyncio.sleep(0.05)
-                assert await idle is None
-                during = number - before
-            await changes.aclose()  # type: ignore[attr-defined]  # a generator
+                    await asyncio.sleep(1)
+            assert await idle is None
+            assert asyncio.get_running_loop().time() - begun == pytest.approx(IDLE_S, abs=0.2)
+            await follower.leave()
 
 
-@pytest.mark.parametrize("place", ["", "7-00", "99999999999999999999-1", "x" * 10_000, "\N{SNOWMAN}"])
-async def test_a_place_that_is_not_known_gets_everything(path: Path, store: SqliteStore, place: str) -> None:
+@pytest.mark.parametrize("cursor", ["", "7-00", "99999999999999999999-1", "x" * 10_000, "\N{SNOWMAN}"])
+async def test_an_unknown_cursor_gets_everything(path: Path, store: SqliteStore, cursor: str) -> None:
     count(store, A, 1)
     async with running(path) as feed:
-        follower = Follower(feed, place)
-        changes = await follower.until_place()
-        assert changes[0].task == ""
-        assert {change.task for change in changes[1:]} == {"a", "b"}
+        follower = Follower(feed, cursor)
+        assert next(change.task for change in await follower.group()) == ""
+        await follower.leave()
+        follower = Follower(feed, cursor)
+        assert await follower.counts() == {"a": 1, "b": 0}
         await follower.leave()
 
 
-async def test_places_outlive_the_process(path: Path, store: SqliteStore) -> None:
-    places = []
-    for number in range(2):
-        async with running(path) as feed:
-            follower = Follower(feed)
-            places.append((await follower.until_place())[-1].cursor)
-            await follower.leave()
-        if not number:
-            async with running(path) as feed:  # another process, the same store
-                follower = Follower(feed, places[0])
-                waiting = asyncio.create_task(follower.next())
-                await asyncio.sleep(0.2)
-                assert not waiting.done()  # nothing has changed
-                count(store, A, 1)
-                change = await waiting
-                assert (change.task, json.loads(change.document)["n"]) == ("a", 1)
-                await follower.leave()
-    assert places[0] != places[1]
+async def test_a_cursor_outlives_the_process(path: Path, store: SqliteStore) -> None:
+    async with running(path) as feed:
+        follower = Follower(feed)
+        cursor = (await follower.group())[-1].cursor
+        await follower.leave()
+    async with running(path) as feed:  # another process, the same store
+        follower = Follower(feed, cursor)
+        assert await anext(follower.changes) is None  # nothing has changed for fifteen seconds
+        count(store, A, 1)
+        (change,) = await follower.group()
+        assert (change.task, json.loads(change.document)["n"]) == ("a", 1)
+        assert change.cursor != cursor
+        await follower.leave()
 
 
 async def test_a_slow_follower_gets_the_newest_of_each_task_once(path: Path, store: SqliteStore) -> None:
     async with running(path) as feed:
         slow, quick = Follower(feed), Follower(feed)
-        await slow.until_place()
+        await slow.group()
+        await quick.group()
         for number in range(1, 6):
             count(store, A, number)
-            await quick.until(a=number)
-        changes = await slow.until_place()
-        assert [(change.task, json.loads(change.document)["n"]) for change in changes] == [("a", 5)]
+            assert await quick.counts() == {"a": number}
+        assert await slow.counts() == {"a": 5}
         await slow.leave()
         await quick.leave()
 
 
-async def test_followers_share_one_look_at_the_store(path: Path, store: SqliteStore) -> None:
-    looks = 0
-    async with running(path) as feed:
-        inner = feed._read_store
+async def test_the_store_is_read_once_a_second_for_all_followers(path: Path, store: SqliteStore) -> None:
+    """So how often somebody asks does not reveal when a report came."""
+    reads: list[float] = []
 
-        async def looked() -> module.Overview:
-            nonlocal looks
-            looks += 1
-            return await inner()
+    class Counting(StoreService):
+        async def run(self, function: object) -> object:  # type: ignore[override]  # of any result
+            reads.append(asyncio.get_running_loop().time())
+            return await super().run(function)  # type: ignore[arg-type]
 
-        feed._read_store = looked  # type: ignore[method-assign]
-        followers = [Follower(feed) for _ in range(50)]
-        for follower in followers:
-            await follower.until_place()
-        looks = 0
-        count(store, A, 1)
-        await asyncio.gather(*(follower.until(a=1) for follower in followers))
-        assert looks < 25  # each of them has followed the same looks
-        for follower in followers:
-            await follower.leave()
+    service = Counting(path)
+    feed = ChangeFeed(service, clock=Clock())
+    work = asyncio.create_task(feed.run())
+    followers = [Follower(feed) for _ in range(50)]
+    for follower in followers:
+        await follower.group()
+    reads.clear()
+    await asyncio.sleep(10)
+    assert len(reads) == pytest.approx(10, abs=1)
+    count(store, A, 1)
+    assert await asyncio.gather(*(follower.counts() for follower in followers)) == [{"a": 1}] * 50
+    for follower in followers:
+        await follower.leave()
+    reads.clear()
+    await asyncio.sleep(300)
+    assert len(reads) == pytest.approx(10, abs=2)  # twice a minute while nobody follows
+    work.cancel()
+    await asyncio.wait({work})
+    await service.close()
 
 
 @pytest.mark.usefixtures("store")
-async def test_a_task_that_is_forgotten_is_told_once(path: Path) -> None:
+async def test_a_deleted_task_is_announced_once(path: Path) -> None:
     async with running(path) as feed:
         follower = Follower(feed)
-        await follower.until_place()
+        await follower.group()
         with SqliteEditor(path) as editor:
             editor.forget("a")
         changes = [await follower.next()]
@@ -252,20 +239,20 @@ async def test_a_task_that_is_forgotten_is_told_once(path: Path) -> None:
             changes.append(await follower.next())
         assert changes[-1].task == "a"
         fresh = Follower(feed)
-        assert {change.task for change in await fresh.until_place() if change.document} == {"b"}
+        assert await fresh.counts() == {"b": 0}
         await follower.leave()
         await fresh.leave()
 
 
 @pytest.mark.usefixtures("store")
-async def test_a_task_that_closes_by_the_clock_alone_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_closes_by_the_clock_is_announced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(service, "utc_now", clock)
+    monkeypatch.setattr("hush_aggregator.http.service.utc_now", clock)
     async with running(path, clock) as feed:
         follower = Follower(feed)
-        before = (await follower.until_place())[-1].cursor
+        before = (await follower.group())[-1].cursor
         clock.now = CLOSES
-        changes = await follower.until_place()
+        changes = await follower.group()
         assert {change.task for change in changes} <= {"a", "b"}
         assert all(json.loads(change.document)["closed"] for change in changes)
         assert changes[-1].cursor != before
@@ -276,30 +263,17 @@ async def test_a_task_that_closes_by_the_clock_alone_is_told(path: Path, monkeyp
 async def test_followers_leave_when_the_service_ends(path: Path) -> None:
     async with running(path) as feed:
         follower = Follower(feed)
-        await follower.until_place()
+        await follower.group()
         feed.end()
         with pytest.raises(StopAsyncIteration):
             await follower.next()
 
 
-async def test_a_store_that_comes_later_is_told(path: Path) -> None:
+async def test_a_store_that_comes_later_is_announced(path: Path) -> None:
     async with running(path) as feed:
         follower = Follower(feed)
-        waiting = asyncio.create_task(follower.until(a=0))
+        assert await follower.counts() == {}
         with SqliteStore(path) as store:
             store.add_task(A)
-            assert await waiting
-        await follower.leave()
-
-
-@pytest.mark.usefixtures("store")
-async def test_where_nothing_changes_something_shows_that_the_stream_lives(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_IDLE_S", 0.02)
-    async with running(path) as feed:
-        follower = Follower(feed)
-        await follower.until_place()
-        async with asyncio.timeout(60):
-            assert await anext(follower._changes) is None
+            assert await follower.counts() == {"a": 0}
         await follower.leave()

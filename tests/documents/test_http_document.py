@@ -1,4 +1,4 @@
-"""docs/http.md: its blocks run as they stand, and its tables name every endpoint and option."""
+"""docs/http.md: its commands run, and its tables name each path, option, problem and limit."""
 
 import csv
 import json
@@ -10,21 +10,16 @@ from pathlib import Path
 
 import pytest
 from commands import commands
-from http_world import make_store
+from http_world import Service, make_store
 from servers import free_port, need
 
-from hush_aggregator.http.app import create_app
-from hush_aggregator.http.connection import _FILES_FOR_OTHERS, _MOST
-from hush_aggregator.http.security import BODY_LIMIT, HEAD_LIMIT, HEADER_LIMIT, REQUEST_S, REQUESTS, STREAMS
-from hush_aggregator.http.service import Service
-
-TEXT = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 WEIGHTS = 'id = "weights"\nepsilon = "1"\n[domain]\nkind = "number"\nlower = 0.0\nupper = 1.0\n'
 
 
-@pytest.mark.medium
-def test_its_blocks_run_as_they_stand(tmp_path: Path) -> None:
+@pytest.mark.large
+def test_its_commands_run_as_they_are_written(tmp_path: Path) -> None:
     for program in ("curl", "openssl", "bash"):
         need(program)
     make_store(tmp_path / "hush.sqlite3")
@@ -53,17 +48,31 @@ def test_its_blocks_run_as_they_stand(tmp_path: Path) -> None:
     assert (tmp_path / "token").stat().st_mode & 0o077 == 0
 
 
-def test_its_tables_name_every_endpoint_option_and_bound(tmp_path: Path) -> None:
-    places = create_app(Service(tmp_path / "store")).openapi()["paths"].keys()
+def test_its_tables_name_every_path_and_option(tmp_path: Path) -> None:
+    from hush_aggregator.http.app import create_app  # noqa: PLC0415 - it brings the web framework
+
     named = TEXT.replace("`….parquet`", "`reports.parquet`")
-    for place in places:
+    for place in create_app(Service(tmp_path / "store")).openapi()["paths"]:
         assert place.rpartition("/")[2].replace("{task_id}", "{id}").replace("{number}", "{n}") in named, place
     options = {option.flag for name in ("http", "serve") for option in commands()[name]}
-    told = set(re.findall(r"(--(?:http[a-z-]*|bind|token-file|write|open|host|trusted-proxy))\b", TEXT))
-    assert told <= options
-    assert {flag for flag in options if flag.startswith("--http")} <= told
-    for bound in (REQUESTS, HEADER_LIMIT, STREAMS, _MOST, _FILES_FOR_OTHERS):
-        assert str(bound) in TEXT
-    assert f"{BODY_LIMIT // 1024} KiB" in TEXT
-    assert f"{HEAD_LIMIT // 1024} KiB" in TEXT
-    assert f"{REQUEST_S:g} s" in TEXT
+    listed = set(re.findall(r"(--(?:http[a-z-]*|bind|token-file|write|open|host|trusted-proxy))\b", TEXT))
+    assert {flag for flag in options if flag.startswith("--http")} <= listed <= options
+
+
+def test_its_table_of_problems_is_that_of_the_service() -> None:
+    from hush_aggregator.http.service import ProblemType  # noqa: PLC0415 - it brings the web framework
+
+    rows = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \|", TEXT, re.MULTILINE)
+    assert rows == [(kind.slug, str(kind.status)) for kind in ProblemType]
+    assert len({kind.title for kind in ProblemType}) == len(ProblemType)
+
+
+def test_its_limits_are_those_of_the_service() -> None:
+    from hush_aggregator.http import security  # noqa: PLC0415 - it brings the web framework
+
+    (table,) = re.findall(r"^\| bound \|(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
+    for limit in (security.REQUESTS, security.HEADER_LIMIT, security.STREAMS):
+        assert re.search(rf"\b{limit}\b", table), limit
+    assert f"{security.BODY_LIMIT // 1024} KiB" in table
+    assert f"{security.HEAD_LIMIT // 1024} KiB" in table
+    assert f"{security.REQUEST_S:g} s" in table
