@@ -12,7 +12,8 @@ from unittest.mock import patch
 from urllib.parse import quote
 
 from commands import Shown, run
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 
 import hush_client.client
 from hush_aggregator import SqliteStore
@@ -329,9 +330,9 @@ CALLS: tuple[Call, ...] = (
 
 
 @contextmanager
-def tasks_at_hand(retained: Mapping[str, bytes] = TASKS) -> Iterator[FakeTransport]:
+def tasks_at_hand(retained: Mapping[str, bytes] = TASKS) -> Iterator[ScriptedBroker]:
     """A broker in memory for `hush report`, whatever address it is told, so that reports are drawn and stored."""
-    transport = FakeTransport(retained=dict(retained))
+    transport = ScriptedBroker(retained=dict(retained))
     with patch.object(hush_client.client, "_mqtt", lambda *_: transport):
         yield transport
 

@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fake_transport import HEIGHTS, FakeTransport
+from heights import HEIGHTS
+from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway
@@ -48,7 +49,7 @@ def in_virtual_time(work: Coroutine[Any, Any, _T]) -> _T:
         loop.close()
 
 
-def opened(broker: FakeTransport, state: Path, clock: Wall, **options: Any) -> Gateway:  # noqa: ANN401 - of a Gateway
+def opened(broker: ScriptedBroker, state: Path, clock: Wall, **options: Any) -> Gateway:  # noqa: ANN401 - of a Gateway
     return Gateway(broker, state=state, clock=clock, **{"name": "g", "spread": 0, **options})
 
 
@@ -56,11 +57,11 @@ def make_recall(number: int, *, over: int = 60, task: str = "heights", payload: 
     return Recall(task, digest_of(payload), number.to_bytes(16, "big"), over)
 
 
-def publish(broker: FakeTransport, recall: Recall) -> None:
-    broker.publish_task(recall_topic(recall.task), encode_recall(recall))
+def publish(broker: ScriptedBroker, recall: Recall) -> None:
+    broker.retain(recall_topic(recall.task), encode_recall(recall))
 
 
-def recalled(broker: FakeTransport) -> Counter[bytes]:
+def recalled(broker: ScriptedBroker) -> Counter[bytes]:
     """How often each payload arrived beyond the first time."""
     return Counter(payload for _, payload in broker.arrived) - Counter({payload for _, payload in broker.arrived})
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from commands import run
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
 from rendered import rendered
+from scripted_broker import ScriptedBroker
 
 import hush_client.client
 import hush_simulations.commands.conform
@@ -170,7 +171,7 @@ def _quick() -> Iterator[None]:
         patch.object(Run, "elapsed_s", property(lambda _: 1.25)),
         patch.object(Run, "reports_per_s", property(lambda _: 4321.0)),
         patch.object(hush_simulations.commands.conform, "conform", _conformance),
-        patch.object(hush_client.client, "_mqtt", lambda *_: FakeTransport(retained=_RETAINED)),
+        patch.object(hush_client.client, "_mqtt", lambda *_: ScriptedBroker(retained=_RETAINED)),
     ):
         yield
         sys.modules.pop("mine", None)

@@ -12,7 +12,7 @@ from threading import get_ident
 from typing import Any
 
 import pytest
-from fake_transport import answer_one
+from answers import answer_one
 
 from hush import Task
 from hush_client import Policy, Receipt

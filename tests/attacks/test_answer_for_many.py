@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 
 from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.store import CommitOutcome, Limits, quota_file
@@ -29,10 +29,10 @@ def made_up(count: int, body: int = TOP) -> list[Report]:
 @asynccontextmanager
 async def counting(
     path: Path, limits: Limits | None
-) -> AsyncIterator[tuple[FakeBus, SqliteStore, list[CommitOutcome]]]:
+) -> AsyncIterator[tuple[ScriptedBroker, SqliteStore, list[CommitOutcome]]]:
     """An aggregator at a broker in memory, and what it commits."""
     outcomes: list[CommitOutcome] = []
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     with SqliteStore(path, limits) as store:
         aggregator = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,), on_commit=outcomes.append).run())
         await bus.up.wait()
@@ -43,7 +43,7 @@ async def counting(
             await aggregator
 
 
-def send_all(bus: FakeBus) -> None:
+def send_all(bus: ScriptedBroker) -> None:
     """9000 reports at the upper bound from one device, in 18 messages among those of 50 honest ones and a gateway."""
     flood = [encode_frame(made_up(500)) for _ in range(18)]
     for number in range(50):

@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 from counting import aggregating, counted, refused, shell
-from fake_transport import HEIGHTS
-from scripted_broker import Packet, ScriptedBroker, header, message
+from heights import HEIGHTS
+from scripted_broker import Kind, ScriptedBroker, header, message
 from servers import Mosquitto
-from websocket_front import websocket_front
 
 from hush_client import Client
 from hush_common.mqtt.packets import Incoming, Message
 from hush_common.task import decode_task, make_task
 from hush_common.topics import report_topic, task_topic
+
+pytestmark = pytest.mark.medium
 
 MIB = 1 << 20
 HUGE = 32 * MIB
@@ -70,16 +71,15 @@ async def test_by_a_message_of_32_mib(
 ) -> None:
     if not limited:
         monkeypatch.setattr("hush_common.mqtt.connection.limit_packets", lambda *_: int)
-    async with ScriptedBroker((Packet.SUBSCRIBE, send_huge)).running() as broker, websocket_front(broker.url) as front:
-        url = broker.url if way == "tcp" else front
-        async with Client(url, device="d", state=tmp_path, spread=0) as client:
+    async with ScriptedBroker((Kind.SUBSCRIBE, send_huge)).running(websocket=way == "websocket") as broker:
+        async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:
                 receipt = await client.report("heights", 172.0, timeout=60)
         assert receipt.status == "sent"
         assert broker.connections == 1
     if limited:
         assert peak.bytes < 2 * MIB
-        assert f"{url}: truncated a message of {HUGE + 19} bytes" in caplog.text
+        assert f"{broker.url}: truncated a message of {HUGE + 19} bytes" in caplog.text
     else:
         assert peak.bytes > HUGE
 
@@ -101,7 +101,7 @@ async def test_by_messages_that_are_never_released(
     if not limited:
         monkeypatch.setattr("hush_common.mqtt.connection.limit_packets", lambda *_: int)
         monkeypatch.setattr("hush_common.mqtt.connection.Incoming", ByPaho)
-    async with ScriptedBroker((Packet.SUBSCRIBE, send_qos_2)).running() as broker:
+    async with ScriptedBroker((Kind.SUBSCRIBE, send_qos_2)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:
                 receipt = await client.report("heights", 172.0, timeout=60)
@@ -128,7 +128,7 @@ async def test_by_four_hundred_tasks_of_58_kb(tmp_path: Path) -> None:
 
     told = []
     async with (
-        ScriptedBroker((Packet.SUBSCRIBE, send)).running() as broker,
+        ScriptedBroker((Kind.SUBSCRIBE, send)).running() as broker,
         Client(broker.url, device="d", state=tmp_path, spread=0) as client,
     ):
         with measured() as peak:

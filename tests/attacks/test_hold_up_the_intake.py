@@ -7,12 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 
 from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.intake import PendingReports, ReportMessage
 from hush_common import untrusted
 from hush_common.task import make_task
+from hush_common.topics import task_topic
 from hush_common.wire import Refusal, Report, decode, encode_frame
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
@@ -58,18 +59,18 @@ async def test_junk_on_the_topics_of_tasks_makes_no_report_wait(
         return sift(hold, reports, known, extend=extend)
 
     monkeypatch.setattr(PendingReports, "sift", watched)
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     other = make_task({"id": "other", "epsilon": "1", "domain": {"kind": "bit"}})
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         aggregator = asyncio.create_task(Aggregator(bus, store, tasks=(HEIGHTS,), settle_s=0.3, any_task=True).run())
         await bus.up.wait()
         bus.send("hush/v1/reports/unknown/device", encode_frame([Report(HEIGHTS.report_digest, 0, bytes(16), (1,))]))
         for payload in (b"{", b"", other.payload, HEIGHTS.payload):
-            bus.retain("heights", payload)
+            bus.retain(task_topic("heights"), payload)
             await asyncio.sleep(0.03)
         assert extended
         assert not any(extended)
-        bus.retain("other", other.payload)
+        bus.retain(task_topic("other"), other.payload)
         await bus.emptied()
         aggregator.cancel()
         with suppress(asyncio.CancelledError):

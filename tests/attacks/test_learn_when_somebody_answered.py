@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from fake_bus import FakeBus
 from leftovers import collect_leftovers
+from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 
 from hush import Task
@@ -164,7 +164,7 @@ def test_no_line_of_a_whole_aggregator_says_when_in_a_minute_a_report_came(tmp_p
                     return len(text)
 
             async def story() -> None:
-                bus, progress = FakeBus(), Progress()
+                bus, progress = ScriptedBroker(retained={}), Progress()
                 with logging_to(Stream(), how) as log:
                     aggregator = Aggregator(bus, store, tasks=[HEIGHTS], on_commit=progress.add, estimator=Failing())
                     work = [asyncio.create_task(run) for run in (aggregator.run(), progress.run(), log.run())]

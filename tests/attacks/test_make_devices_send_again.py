@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import FakeTransport
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish
+from scripted_broker import ScriptedBroker
 
 from hush_client.state.database import DeviceState
 from hush_common.topics import recall_topic
@@ -32,7 +32,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-async def attacked(broker: FakeTransport, state: Path, commits: list[int], seconds: int, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
+async def attacked(broker: ScriptedBroker, state: Path, commits: list[int], seconds: int, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
     """Everything is answered and settled; then comes a new recall in every second."""
     clock = Wall()
     async with opened(broker, state, clock, **options) as gateway:
@@ -48,21 +48,21 @@ async def attacked(broker: FakeTransport, state: Path, commits: list[int], secon
 def test_a_hostile_recall_every_second_for_an_hour_costs_one_resend_and_one_commit(
     tmp_path: Path, commits: list[int]
 ) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     in_virtual_time(attacked(broker, tmp_path, commits, 3599))
     assert Counter(Counter(broker.arrived).values()) == {2: REPORTS}
     assert len(commits) == 1
 
 
 def test_without_the_limit_the_same_attack_costs_more(tmp_path: Path, commits: list[int]) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     in_virtual_time(attacked(broker, tmp_path, commits, 300, recall_every=0))
     assert len(broker.arrived) > 10 * REPORTS
     assert len(commits) > 1
 
 
 def test_a_day_of_it_costs_24_times_what_is_kept_and_24_commits(tmp_path: Path, commits: list[int]) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -80,7 +80,7 @@ def test_a_day_of_it_costs_24_times_what_is_kept_and_24_commits(tmp_path: Path, 
 
 
 def test_ten_thousand_recalls_of_tasks_that_were_never_answered_are_not_even_asked_for(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
     for number in range(10_000):
         publish(broker, make_recall(1, task=f"t{number}"))
 
@@ -88,14 +88,14 @@ def test_ten_thousand_recalls_of_tasks_that_were_never_answered_are_not_even_ask
         async with opened(broker, tmp_path, clock) as gateway:
             await gateway.report("d", "heights", 172.0)
             await asyncio.sleep(100)
-            assert not broker.subscribed(recall_topic("t7"))
+            assert not broker.is_subscribed(recall_topic("t7"))
 
     in_virtual_time(run())
     assert len(broker.arrived) == 1
 
 
 def test_a_recall_that_comes_and_goes_again_and_again_is_one(tmp_path: Path, commits: list[int]) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -104,7 +104,7 @@ def test_a_recall_that_comes_and_goes_again_and_again_is_one(tmp_path: Path, com
             commits.clear()
             for _ in range(1000):
                 publish(broker, make_recall(1, over=1))
-                broker.publish_task(recall_topic("heights"), b"")
+                broker.retain(recall_topic("heights"), b"")
                 publish(broker, make_recall(1, over=1))
                 await asyncio.sleep(10)
 
@@ -114,7 +114,7 @@ def test_a_recall_that_comes_and_goes_again_and_again_is_one(tmp_path: Path, com
 
 @pytest.mark.large
 def test_weeks_of_it_leave_no_more_rows_than_recalls_can_be_open(tmp_path: Path) -> None:
-    broker, clock, rows = FakeTransport(), Wall(), []
+    broker, clock, rows = ScriptedBroker(), Wall(), []
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock) as gateway:

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 from waiting import until
 
 from hush import Task
@@ -52,10 +53,10 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
 @pytest.mark.parametrize("shared", [8, 16, 31])
 async def test_to_a_device_that_has_admitted_one_of_them(tmp_path: Path, pair: Pair, shared: int) -> None:
     mild, dear = pair(shared)
-    broker = FakeTransport(retained={TOPIC: mild.payload})
+    broker = ScriptedBroker(retained={TOPIC: mild.payload})
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 172.0)).status == "sent"
-        broker.publish_task(TOPIC, dear.payload)
+        broker.retain(TOPIC, dear.payload)
         await until(lambda: gateway.tasks()["heights"].epsilon == dear.epsilon)
         assert (await gateway.report("d", "heights", 172.0)).reason is Reason.TASK_CHANGED
         statement = await gateway.ledger("d")

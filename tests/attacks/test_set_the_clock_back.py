@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from counting import refused, shell
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 from servers import Mosquitto
 
 from hush_aggregator import Aggregator, MqttBroker, SqliteStore
@@ -33,7 +33,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
 ) -> None:
     monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 0.01)
     now = [LONG_AGO]
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         clock = ClockCheck(store, now=lambda: now[-1])
         counting = Aggregator(
@@ -47,7 +47,7 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
             while "--accept-clock" not in caplog.text:  # noqa: ASYNC110 - a log has no event
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
-        assert bus.waiting == 50
+        assert bus.acknowledged == 0
         assert f"the clock says 2020-05-17, but this hush was made no earlier than {MADE}" in caplog.text
         now.append(datetime(2026, 12, 24, 12, tzinfo=UTC))
         await bus.emptied()

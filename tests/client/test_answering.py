@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from fake_transport import FakeTransport, Fate, make_heights
+from heights import make_heights
+from scripted_broker import Fate, ScriptedBroker
 from virtual_time import eventually
 
 from hush import Task
@@ -62,12 +63,12 @@ class Source:
         return self()
 
 
-def gateway(broker: FakeTransport, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
+def gateway(broker: ScriptedBroker, state: Path, clock: Clock, *, policy: Policy | None = None) -> Gateway:
     return Gateway(broker, name="g", state=state, spread=0, clock=clock, policy=policy)
 
 
 async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock) -> None:
-    broker, source = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(172.0)
+    broker, source = ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)}), Source(172.0)
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", source.read, source_timeout=SOON)
         for day in range(3):
@@ -83,7 +84,7 @@ async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock
 
 
 async def test_after_a_restart_a_round_that_is_answered_asks_nobody(tmp_path: Path, clock: Clock) -> None:
-    broker, source, other = FakeTransport(), Source(172.0), Source(172.0)
+    broker, source, other = ScriptedBroker(), Source(172.0), Source(172.0)
     async with gateway(broker, tmp_path, clock) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
     async with gateway(broker, tmp_path, clock) as g:
@@ -101,7 +102,7 @@ async def test_a_blocking_source_runs_in_a_thread_and_an_async_one_in_the_loop(t
         return 172.0
 
     threads: set[str] = set()
-    broker, source = FakeTransport(), Source(172.0)
+    broker, source = ScriptedBroker(), Source(172.0)
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("a", "heights", source, source_timeout=LATER)
         g.answer("b", "heights", read, source_timeout=LATER)
@@ -125,7 +126,7 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
     tmp_path: Path, clock: Clock, changes: dict[str, object], policy: Policy | None
 ) -> None:
     allowed = make_heights(id="allowed", purpose="other", epsilon="0.5")
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(**changes), task_topic("allowed"): allowed})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(**changes), task_topic("allowed"): allowed})
     source, witness = Source(172.0), Source(172.0)
     async with gateway(broker, tmp_path, clock, policy=policy) as g:
         g.answer("d", "heights", source.read, source_timeout=SOON)
@@ -138,7 +139,11 @@ async def test_a_source_is_not_asked_for_what_would_be_refused(
 
 
 async def test_a_device_that_stops_answering_charges_nothing_until_it_restarts(tmp_path: Path, clock: Clock) -> None:
-    broker, source, other = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)}), Source(1), Source(2)
+    broker, source, other = (
+        ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)}),
+        Source(1),
+        Source(2),
+    )
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", source.read, source_timeout=SOON)
         g.answer("e", "heights", other.read, source_timeout=SOON)
@@ -168,7 +173,7 @@ async def test_a_task_that_waits_for_long_is_logged_once_with_the_reason(
     caplog: pytest.LogCaptureFixture, task_id: str, changes: dict[str, object], parts: list[str], tmp_path: Path
 ) -> None:
     tasks = {task_topic("heights"): make_heights(**changes), task_topic("other"): make_heights(id="other")}
-    broker = FakeTransport(retained=tasks, forbidden=frozenset({task_topic("secret")}))
+    broker = ScriptedBroker(retained=tasks, forbidden=frozenset({task_topic("secret")}))
     async with gateway(broker, tmp_path, Clock()) as g:
         first = asyncio.create_task(g.task(task_id))
         await g.task("other")
@@ -187,7 +192,7 @@ async def test_a_task_that_ends_or_comes_late_is_no_warning(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, clock: Clock
 ) -> None:
     caplog.set_level(logging.INFO)
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(closes="2026-01-02T00:00:00Z")})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(closes="2026-01-02T00:00:00Z")})
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
         g.answer("d", "heights", Source(172.0).read, source_timeout=SOON)
@@ -198,12 +203,12 @@ async def test_a_task_that_ends_or_comes_late_is_no_warning(
         assert "not answered" not in "".join(one.getMessage() for one in caplog.records if one.levelno > logging.INFO)
         g.answer("d", "late", Source(172.0).read, source_timeout=SOON)
         await eventually(lambda: "late: not answered" in caplog.text)
-        broker.publish_task(task_topic("late"), make_heights(id="late"))
+        broker.retain(task_topic("late"), make_heights(id="late"))
         await eventually(lambda: len(broker.arrived) == 2)
 
 
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
-    broker, source = FakeTransport(), Source(172.0)
+    broker, source = ScriptedBroker(), Source(172.0)
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=1, clock=clock) as g:
         await g.task("heights")
@@ -218,7 +223,7 @@ async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
 
 
 async def test_a_source_without_a_value_is_called_again(tmp_path: Path, clock: Clock) -> None:
-    broker, receipts = FakeTransport(), list[Receipt]()
+    broker, receipts = ScriptedBroker(), list[Receipt]()
     source = Source(ValueError("172.25 is what I measured"), None, "172.25", float("nan"), 172.25)
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", source.read, source_timeout=10, on_receipt=receipts.append)
@@ -236,7 +241,7 @@ async def test_a_source_without_a_value_is_called_again(tmp_path: Path, clock: C
 async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
     tmp_path: Path, clock: Clock, source: Source
 ) -> None:
-    broker, receipts = FakeTransport(), list[Receipt]()
+    broker, receipts = ScriptedBroker(), list[Receipt]()
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", source.read, source_timeout=SOON, on_receipt=receipts.append)
         await eventually(lambda: broker.arrived)
@@ -282,7 +287,7 @@ async def test_what_is_wrong_with_a_source_is_in_its_receipt_alone(
 
     receipts: list[Receipt] = []
     seconds = LATER if isinstance(source, Source) else SOON
-    async with gateway(FakeTransport(), tmp_path, clock) as g:
+    async with gateway(ScriptedBroker(), tmp_path, clock) as g:
         g.answer("d", "heights", read, source_timeout=seconds, on_receipt=receipts.append)
         await eventually(lambda: receipts)
     assert receipts[0].status == "queued"
@@ -296,7 +301,7 @@ async def test_an_absent_source_is_skipped_on_request(tmp_path: Path, clock: Clo
     def sensor() -> float | None:
         return 172.0 if power.is_set() else None
 
-    broker, power, broken = FakeTransport(), threading.Event(), Source(float("nan"))
+    broker, power, broken = ScriptedBroker(), threading.Event(), Source(float("nan"))
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("a", "heights", sensor, source_timeout=SOON, absent="skip")
         g.answer("b", "heights", broken.read, source_timeout=SOON, absent="skip")  # it is there
@@ -314,7 +319,7 @@ async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(t
         free.wait(600)
         return 172.0
 
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)})
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", hang, source_timeout=SOON)
         for day in range(3):
@@ -328,7 +333,7 @@ async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_pat
     def fail(_: Receipt) -> NoReturn:
         raise RuntimeError("a mistake of the application")
 
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(**DAILY)})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)})
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", Source(172.0).read, source_timeout=SOON, on_receipt=fail)
         for day in range(2):
@@ -342,7 +347,7 @@ async def test_on_delivery_hears_of_refused_and_accepted_reports(tmp_path: Path,
         raise ValueError("an application's mistake")
 
     stored, told = list[Receipt](), list[Receipt]()
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.answers.append(Acknowledgement(0x87, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0, clock=clock, on_delivery=tell) as g:
         g.answer("d", "heights", Source(172.0).read, source_timeout=SOON, on_receipt=stored.append)
@@ -362,18 +367,18 @@ async def test_a_task_that_changes_during_the_source_call_is_not_answered(tmp_pa
     async def measure() -> float:
         values.append(172.0)
         if len(values) == 1:
-            broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+            broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))
             await eventually(lambda: g.tasks()["heights"].epsilon != 1)
         return values[-1]
 
     values: list[float] = []
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "heights", measure, source_timeout=LATER)
         await eventually(lambda: values)
         await eventually(lambda: g.tasks()["heights"].epsilon != 1)
         assert (await g.report("d", "heights", 172.0)).reason == "task_changed"
-        broker.publish_task(task_topic("heights"), make_heights())
+        broker.retain(task_topic("heights"), make_heights())
         await eventually(lambda: broker.arrived)
         assert (await g.ledger("d")).spent == 1
     assert len(values) == 2
@@ -385,12 +390,12 @@ async def test_a_budget_spent_during_the_source_call_is_not_spent_twice(tmp_path
         return 172.0
 
     asked: list[str] = []
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.retained[task_topic("second")] = make_heights(id="second")
     async with gateway(broker, tmp_path, clock, policy=Policy(lifetime=Fraction(1))) as g:
         g.answer("d", "heights", measure, source_timeout=LATER)
         await eventually(lambda: asked)
-        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
+        broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))  # wakes it: it would answer again
         await eventually(lambda: g.tasks()["heights"].epsilon != 1)
         g.answer("witness", "heights", Source(172.0).read, source_timeout=LATER)
         await eventually(lambda: len(broker.arrived) == 2)
@@ -402,18 +407,18 @@ async def test_a_budget_spent_during_the_source_call_is_not_spent_twice(tmp_path
 async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker, source = FakeTransport(retained={task_topic("heights"): b"{}"}), Source(172.0)
+    broker, source = ScriptedBroker(retained={task_topic("heights"): b"{}"}), Source(172.0)
     with caplog.at_level(logging.WARNING, "hush_client"):
         async with gateway(broker, tmp_path, clock) as g:
             g.answer("d", "heights", source.read, source_timeout=SOON)
             await eventually(lambda: "cannot be answered" in caplog.text)
-            broker.publish_task(task_topic("heights"), make_heights())
+            broker.retain(task_topic("heights"), make_heights())
             await eventually(lambda: broker.arrived)
     assert source.calls == 1
 
 
 async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
-    async with gateway(FakeTransport(), tmp_path, clock) as g:
+    async with gateway(ScriptedBroker(), tmp_path, clock) as g:
         g.answer("d", "later", Source(1).read, source_timeout=SOON)
         with pytest.raises(ValueError, match="later"):
             g.answer("d", "later", Source(2).read, source_timeout=SOON)
@@ -442,7 +447,7 @@ async def test_a_source_may_answer_a_task_of_any_domain(
 ) -> None:
     values = {"number": 0.5, "bit": True, "category": "a", "vector": [0.1, 0.2]}
     task = make_task({"id": "any", "epsilon": "1", "domain": domain})
-    broker, source = FakeTransport(retained={task_topic("any"): task.payload}), Source(values[str(domain["kind"])])
+    broker, source = ScriptedBroker(retained={task_topic("any"): task.payload}), Source(values[str(domain["kind"])])
     async with gateway(broker, tmp_path, clock) as g:
         g.answer("d", "any", source.read, source_timeout=SOON)
         await eventually(lambda: broker.arrived)
@@ -456,16 +461,16 @@ async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tm
         told.append((task.id, task.epsilon))
         raise RuntimeError("a mistake of the application")
 
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
         await client.task("heights")
         client.on_task(listen)
         assert told == [("heights", Fraction(1))]
-        await eventually(lambda: broker.subscribed(ALL_TASKS))
-        broker.publish_task(task_topic("heights"), make_heights())  # as a new connection would bring it again
-        broker.publish_task(task_topic("second"), make_heights(id="second"))
-        broker.publish_task(task_topic("illegal"), b"{}")
-        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+        await eventually(lambda: broker.is_subscribed(ALL_TASKS))
+        broker.retain(task_topic("heights"), make_heights())  # as a new connection would bring it again
+        broker.retain(task_topic("second"), make_heights(id="second"))
+        broker.retain(task_topic("illegal"), b"{}")
+        broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))
         await eventually(lambda: len(told) >= 3)
         assert told == [("heights", Fraction(1)), ("second", Fraction(1)), ("heights", Fraction(1, 2))]
         assert sorted(client.tasks()) == ["heights", "second"]
@@ -473,7 +478,7 @@ async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tm
 
 
 async def test_the_ledger_tells_what_was_spent_and_what_it_means(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.retained[task_topic("second")] = make_heights(id="second", epsilon="0.5")
     broker.retained[task_topic("third")] = make_heights(id="third", purpose="health", epsilon="0.5")
     policy = Policy(total=Fraction(5))

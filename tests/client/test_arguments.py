@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 
 from hush import HushError
 from hush_client import Client, Gateway, Policy, SyncClient
@@ -67,7 +67,7 @@ def test_what_a_gateway_keeps_is_checked_before_anything_is_opened(
     tmp_path: Path, wrong: dict[str, Any], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind, match=next(iter(wrong))):
-        Gateway(FakeTransport(), name="g", state=tmp_path / "s", **wrong)
+        Gateway(ScriptedBroker(), name="g", state=tmp_path / "s", **wrong)
 
 
 def test_a_policy_takes_no_text_for_a_truth_value() -> None:
@@ -78,13 +78,13 @@ def test_a_policy_takes_no_text_for_a_truth_value() -> None:
 
 @pytest.mark.parametrize("wrong", [5, never_awaited, partial(never_awaited)])
 async def test_a_callback_of_a_source_is_a_plain_function(tmp_path: Path, wrong: Any) -> None:  # noqa: ANN401
-    async with Gateway(FakeTransport(), name="g", state=tmp_path / "s") as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "s") as gateway:
         with pytest.raises(TypeError, match="on_receipt must "):
             gateway.answer("d", "t", lambda: 1, on_receipt=wrong)
 
 
 async def test_a_source_and_a_callback_can_be_called(tmp_path: Path) -> None:
-    async with Gateway(FakeTransport(), name="g", state=tmp_path / "s") as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "s") as gateway:
         for wrong in (5, "172", None):
             with pytest.raises(TypeError, match="source must be a function without arguments, not of type"):
                 gateway.answer("d", "heights", wrong)  # type: ignore[arg-type]

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
+from answers import RecordingRng, answer_one
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 from waiting import until
 
@@ -100,7 +102,7 @@ class Lines(logging.Handler):
 
 def watched(source: Source, directory: Path) -> dict[str, object]:
     """One round of one source, and all that anybody can see of it."""
-    loop, lines, broker = VirtualLoop(), Lines(), FakeTransport()
+    loop, lines, broker = VirtualLoop(), Lines(), ScriptedBroker()
     moments: list[float] = []
     broker.on_publish = lambda: moments.append(round(loop.time(), 2))
 
@@ -240,7 +242,7 @@ Real.register(Slow)
 
 async def test_a_value_whose_methods_take_their_time_holds_up_nobody_else(tmp_path: Path) -> None:
     slow = Slow()
-    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as gateway:
         waiting = asyncio.create_task(gateway.report("slow", "heights", slow))
         await until(lambda: slow.asked)
         assert (await gateway.report("other", "heights", SECRET)).status == "sent"
@@ -257,7 +259,7 @@ async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
     def fail() -> NoReturn:
         raise error
 
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         gateway.answer("d", "heights", fail, source_timeout=0.05)
         await until(lambda: broker.arrived)
@@ -273,7 +275,7 @@ async def test_a_source_that_is_late_with_something_to_await_leaves_no_trace(tmp
         asked.wait(0.3)
         return at_once()
 
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         gateway.answer("d", "heights", give, source_timeout=0.05)
         await until(lambda: broker.arrived)
@@ -284,11 +286,11 @@ async def test_a_source_that_is_late_with_something_to_await_leaves_no_trace(tmp
 HANGING = """
 import asyncio, sys, threading
 sys.path.insert(0, sys.argv[1])
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 from hush_client import Client
 
 async def main():
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Client("mqtt://h", device="d", state=sys.argv[2], spread=0, transport=broker) as client:
         client.answer("heights", threading.Event().wait, source_timeout=0.1)
         while not broker.arrived:
@@ -352,7 +354,7 @@ async def test_a_decided_round_without_a_draw_is_decided_again_after_restart(
         asked.append(1)
         return value
 
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         gateway.answer("d", "heights", give, source_timeout=3600)
         await until(lambda: asked)
@@ -372,14 +374,14 @@ async def test_a_task_is_pinned_when_it_is_admitted(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     asked: list[int] = []
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(epsilon="9")})  # more than the device allows
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(epsilon="9")})  # more than the device allows
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
         assert (await gateway.report("d", "heights", None)).reason == "epsilon_too_large"
-        broker.publish_task(task_topic("heights"), make_heights())
+        broker.retain(task_topic("heights"), make_heights())
         gateway.answer("d", "heights", wait, source_timeout=20)
         await until(lambda: asked)
-        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.5"))
+        broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))
         await until(lambda: gateway.tasks()["heights"].epsilon != 1)
         assert (await gateway.report("d", "heights", 172.0)).reason == "task_changed"
         assert (await gateway.report("e", "heights", 172.0)).status == "sent"  # which has admitted nothing

@@ -12,7 +12,7 @@ from typing import Protocol
 import aiomqtt
 import pytest
 from commands import run
-from fake_transport import make_heights
+from heights import make_heights
 from servers import Mosquitto, need
 from terminal import at_terminal
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy, Receipt
@@ -67,7 +68,7 @@ class Life:
 
     def __init__(
         self,
-        wire: FakeTransport,
+        wire: ScriptedBroker,
         directory: Path,
         clock: Callable[[VirtualLoop], datetime],
         fate: Callable[[str, bytes], Fate],
@@ -139,7 +140,7 @@ class GatewayModel(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(dir=directory))
         self.lives = 0
         tasks = {task_topic(name): make_heights(id=name, **_TASKS[name]) for name in _TASKS}
-        self.wire = FakeTransport(retained=tasks, on_publish=self.on_publish)
+        self.wire = ScriptedBroker(retained=tasks, on_publish=self.on_publish)
         self.fates: deque[Fate] = deque()
         self.jumped = timedelta(0)
         self.charged: dict[Key, str] = {}
@@ -220,7 +221,7 @@ class GatewayModel(RuleBasedStateMachine):
     @rule(task=_SOME_TASK, upper=st.sampled_from([220.0, 221.0]))
     def change_a_task(self, task: str, upper: float) -> None:
         domain = {"kind": "number", "lower": 120.0, "upper": upper}
-        self.wire.publish_task(task_topic(task), make_heights(id=task, **_TASKS[task], domain=domain))
+        self.wire.retain(task_topic(task), make_heights(id=task, **_TASKS[task], domain=domain))
 
     @rule()
     def restart(self) -> None:

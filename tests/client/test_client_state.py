@@ -10,7 +10,7 @@ from typing import Any
 FULL = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 from hush_client import Gateway
 from hush_common.errors import StateError
 
@@ -20,7 +20,7 @@ def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 async def main():
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=directory, spread=0) as gateway:
         before = [await gateway.report(f"d{i}", "heights", 172.0) for i in range(3)]
         limit(max(file.stat().st_size for file in directory.iterdir()) + 200_000)
@@ -55,12 +55,12 @@ def test_a_full_disk_spends_and_sends_nothing_until_there_is_room(tmp_path: Path
 READ_ONLY = """
 import asyncio, json, os, sys, tempfile
 from pathlib import Path
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 from hush_client import Gateway
 from hush_common.errors import StateError
 
 async def report(directory):
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     try:
         async with Gateway(broker, name="g", state=directory, spread=0) as gateway:
             return (await gateway.report("d", "heights", 172.0)).status

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from certificates import Authority
-from fake_transport import HEIGHTS
+from heights import HEIGHTS
 from servers import Mosquitto, free_port, need
 
 from hush_aggregator import MqttBroker

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from fake_transport import HEIGHTS, make_heights
+from heights import HEIGHTS, make_heights
 from leftovers import collect_leftovers
-from scripted_broker import Action, Packet, ScriptedBroker, after, half, hang_up, nonsense, reply_and_hang_up, twice
+from scripted_broker import Action, Kind, ScriptedBroker, after, half, hang_up, nonsense, reply_and_hang_up, twice
 from servers import Mosquitto
 from waiting import PATIENCE_S
 
@@ -20,16 +20,18 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError, TaskError
 from hush_common.topics import ALL_REPORTS, task_topic
 
+pytestmark = pytest.mark.medium
+
 FAULTS = [
-    *((Packet.NOTHING, action) for action in (hang_up,)),
-    *((packet, action) for packet in (Packet.CONNECT, Packet.SUBSCRIBE) for action in (hang_up, half, nonsense)),
-    *((packet, reply_and_hang_up) for packet in (Packet.CONNECT, Packet.SUBSCRIBE)),
+    *((None, action) for action in (hang_up,)),
+    *((packet, action) for packet in (Kind.CONNECT, Kind.SUBSCRIBE) for action in (hang_up, half, nonsense)),
+    *((packet, reply_and_hang_up) for packet in (Kind.CONNECT, Kind.SUBSCRIBE)),
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0].name}-{fault[1].__name__}")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[0] and fault[0].name}-{fault[1].__name__}")
 async def test_a_broker_that_fails_before_the_report_is_sent_costs_nothing(
-    tmp_path: Path, fault: tuple[Packet, Action]
+    tmp_path: Path, fault: tuple[Kind, Action]
 ) -> None:
     async with ScriptedBroker(fault, fault).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
@@ -37,8 +39,8 @@ async def test_a_broker_that_fails_before_the_report_is_sent_costs_nothing(
             assert await client.flush()
             assert (await client.ledger()).spent == 1
         assert receipt.status == "sent"
-        assert broker.faults == []
-        assert len(set(broker.published)) == 1
+        assert broker.script == []
+        assert len(set(broker.payloads)) == 1
 
 
 async def acknowledge_another(writer: asyncio.StreamWriter, reply: bytes) -> None:
@@ -48,36 +50,36 @@ async def acknowledge_another(writer: asyncio.StreamWriter, reply: bytes) -> Non
 
 @pytest.mark.parametrize("action", [hang_up, half, nonsense, acknowledge_another])
 async def test_the_same_bytes_are_sent_again_until_they_are_acknowledged(tmp_path: Path, action: Action) -> None:
-    async with ScriptedBroker(*[(Packet.PUBLISH, action)] * 2).running() as broker:
+    async with ScriptedBroker(*[(Kind.PUBLISH, action)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             receipt = await client.report("heights", 172.0, timeout=60)
             assert (await client.ledger()).spent == 1
         assert receipt.status == "sent"
-        assert len(broker.published) == 3
-        assert len(set(broker.published)) == 1
+        assert len(broker.payloads) == 3
+        assert len(set(broker.payloads)) == 1
 
 
 async def test_a_broker_that_acknowledges_and_hangs_up_has_the_report(tmp_path: Path) -> None:
-    async with ScriptedBroker((Packet.PUBLISH, reply_and_hang_up)).running() as broker:
+    async with ScriptedBroker((Kind.PUBLISH, reply_and_hang_up)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
             assert await client.flush()
-        assert len(set(broker.published)) == 1
+        assert len(set(broker.payloads)) == 1
 
 
 async def test_an_acknowledgement_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
-    async with ScriptedBroker(*[(Packet.PUBLISH, twice)] * 2).running() as broker:
+    async with ScriptedBroker(*[(Kind.PUBLISH, twice)] * 2).running() as broker:
         async with Gateway(MqttTransport(broker.url, "g"), name="g", state=tmp_path, spread=0) as gateway:
             receipts = [await gateway.report(device, "heights", 172.0, timeout=60) for device in "abc"]
         assert [receipt.status for receipt in receipts] == ["sent"] * 3
-        assert len(broker.published) == len(set(broker.published)) == 3
+        assert len(broker.payloads) == len(set(broker.payloads)) == 3
 
 
 async def test_an_acknowledgement_that_comes_late_is_waited_for(tmp_path: Path) -> None:
-    async with ScriptedBroker((Packet.PUBLISH, after(0.3))).running() as broker:
+    async with ScriptedBroker((Kind.PUBLISH, after(0.3))).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
-        assert len(broker.published) == broker.connections == 1
+        assert len(broker.payloads) == broker.connections == 1
 
 
 async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_same_bytes_go_over_the_next(
@@ -87,11 +89,11 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
         pass
 
     monkeypatch.setattr("hush_client.sending.mqtt._PATIENCE_SECONDS", 0.1)
-    async with ScriptedBroker(*[(Packet.PUBLISH, keep_silent)] * 2).running() as broker:
+    async with ScriptedBroker(*[(Kind.PUBLISH, keep_silent)] * 2).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
-        assert len(set(broker.published)) == 1
-        assert len(broker.published) == broker.connections >= 3, "more if the third answer did not come in time"
+        assert len(set(broker.payloads)) == 1
+        assert len(broker.payloads) == broker.connections >= 3, "more if the third answer did not come in time"
 
 
 @pytest.mark.parametrize(
@@ -101,22 +103,22 @@ async def test_an_acknowledgement_that_never_comes_ends_the_connection_and_the_s
 async def test_what_is_retained_and_no_task_is_named_and_the_connection_lives_on(
     tmp_path: Path, task: bytes, words: str
 ) -> None:
-    async with ScriptedBroker(task=task).running() as broker:
+    async with ScriptedBroker(retained={task_topic("heights"): task}).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             for _ in range(2):
                 with pytest.raises(TaskError, match=words):
                     await client.report("heights", 172.0, timeout=60)
             assert (await client.ledger()).spent == 0
         assert broker.connections == 1
-        assert broker.published == []
+        assert broker.payloads == []
 
 
 async def test_a_task_that_costs_more_than_the_device_allows_is_refused(tmp_path: Path) -> None:
-    async with ScriptedBroker(task=make_heights(epsilon="9")).running() as broker:
+    async with ScriptedBroker(retained={task_topic("heights"): make_heights(epsilon="9")}).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             receipt = await client.report("heights", 172.0, timeout=60)
         assert (receipt.status, receipt.reason) == ("refused", Reason.EPSILON_TOO_LARGE)
-        assert broker.published == []
+        assert broker.payloads == []
 
 
 @pytest.mark.parametrize(
@@ -216,13 +218,13 @@ async def test_a_broker_that_hangs_up_with_its_welcome_leaves_nothing_for_asynci
 ) -> None:
     collect_leftovers()
     tries = 5
-    async with ScriptedBroker(*[(Packet.CONNECT, reply_and_hang_up)] * tries).running() as broker:
+    async with ScriptedBroker(*[(Kind.CONNECT, reply_and_hang_up)] * tries).running() as broker:
         for _ in range(tries):
             with suppress(BrokerError):  # it may be seen while connecting, or only when the connection is used
                 async with MqttTransport(BrokerUrl.parse(broker.url), "d").connect() as link:
                     await link.publish("hush/v1/reports/heights/d", b"lost")
             gc.collect()
-        assert broker.published == []
+        assert broker.payloads == []
     assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
@@ -250,13 +252,13 @@ async def test_giving_up_while_connecting_leaves_no_socket_behind() -> None:
 
 async def test_a_subscription_that_the_broker_forbids_is_told_and_the_connection_lives_on() -> None:
     async with (
-        ScriptedBroker(grant=0x80).running() as broker,
+        ScriptedBroker(forbidden={task_topic("heights")}).running() as broker,
         MqttTransport(BrokerUrl.parse(broker.url), "d").connect() as link,
     ):
         with pytest.raises(SubscriptionRefusedError, match="check its access rules"):
             await link.subscribe(task_topic("heights"))
         await link.publish("hush/v1/reports/heights/d", b"still here")
-        assert broker.published == [b"still here"]
+        assert broker.payloads == [b"still here"]
 
 
 async def test_a_broker_that_vanishes_and_returns_gets_every_report(mosquitto: Mosquitto, tmp_path: Path) -> None:
@@ -287,7 +289,7 @@ async def test_a_topic_that_cannot_be_is_passed_over(
         body = len(topic).to_bytes(2, "big") + topic + b"\x00x"
         writer.write(reply[:6] + b"\x30" + bytes([len(body)]) + body + reply[6:])
 
-    async with ScriptedBroker((Packet.SUBSCRIBE, impossible)).running() as broker:
+    async with ScriptedBroker((Kind.SUBSCRIBE, impossible)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
         assert broker.connections == 1

@@ -10,11 +10,11 @@ import pytest
 PROGRAM = """
 import asyncio, multiprocessing, os, sys
 from pathlib import Path
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 from hush_client import Client, Gateway, SyncClient
 
 def client(name, kind=SyncClient):
-    return kind("mqtt://h", device=name, state=Path(sys.argv[1]) / name, spread=0, transport=FakeTransport())
+    return kind("mqtt://h", device=name, state=Path(sys.argv[1]) / name, spread=0, transport=ScriptedBroker())
 
 def own():
     with client("own") as c:

@@ -6,7 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, Fate, RecordingRng
+from answers import RecordingRng
+from scripted_broker import Fate, ScriptedBroker
 
 from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.privacy.answer import FRAME_REPORTS
@@ -16,7 +17,7 @@ from hush_common.wire import Frame, decode
 MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
 
 
-def open_gateway(broker: FakeTransport, state: Path, **arguments: object) -> Gateway:
+def open_gateway(broker: ScriptedBroker, state: Path, **arguments: object) -> Gateway:
     return Gateway(broker, name="gateway", state=state, **({"spread": 0} | arguments))  # type: ignore[arg-type]
 
 
@@ -35,7 +36,7 @@ def ids(receipts: dict[str, Receipt]) -> list[str]:
 
 
 async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         receipts = await gateway.report_many("heights", MANY)
     assert list(receipts) == list(MANY)
@@ -49,7 +50,7 @@ async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Pat
 
 
 async def test_the_order_in_a_frame_is_not_that_of_the_devices(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         receipts = await gateway.report_many("heights", dict.fromkeys("abcdefghijklmnopqrst", 170.0))
     (frame,) = frames(broker.arrived)
@@ -58,7 +59,7 @@ async def test_the_order_in_a_frame_is_not_that_of_the_devices(tmp_path: Path) -
 
 
 async def test_those_who_have_answered_or_may_not_do_not_keep_the_others_from_it(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         first = await gateway.report("b", "heights", 150.0)
         receipts = await gateway.report_many("heights", {"a": 140.0, "b": 200.0, "c": 160.0})
@@ -72,7 +73,7 @@ async def test_those_who_have_answered_or_may_not_do_not_keep_the_others_from_it
 
 
 async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(TypeError, match="device 'b': the value is of type str") as caught:
             await gateway.report_many("heights", {"a": 140.0, "b": "140", "c": 160.0})
@@ -83,7 +84,7 @@ async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path
 
 
 async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(tmp_path: Path) -> None:
-    broker, rng = FakeTransport(), RecordingRng()
+    broker, rng = ScriptedBroker(), RecordingRng()
     broker.faults.extend([Fate.LOST, Fate.CUT])
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
         await gateway.task("heights")
@@ -100,7 +101,7 @@ async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(
 
 
 async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.refusals.extend(["no"] * 99)
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
         gateway._opened().tasks.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
@@ -114,7 +115,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
 async def test_one_frame_leaves_at_one_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     delays = iter([1000, 0])
     monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: next(delays))
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
         await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
@@ -124,5 +125,5 @@ async def test_one_frame_leaves_at_one_moment(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_nobody_is_nothing(tmp_path: Path) -> None:
-    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
         assert await gateway.report_many("heights", {}) == {}

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng, make_heights
+from answers import RecordingRng
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 
 from hush_client import Client, Gateway, Policy, Reason
 from hush_client.state import ledger, outbox
@@ -20,18 +22,18 @@ from hush_common.wire import Frame, decode
 
 
 def open_gateway(
-    broker: FakeTransport, state: Path, *, rng: RecordingRng | None = None, policy: Policy | None = None
+    broker: ScriptedBroker, state: Path, *, rng: RecordingRng | None = None, policy: Policy | None = None
 ) -> Gateway:
     return Gateway(broker, name="gateway", state=state, spread=0, rng=rng, policy=policy)
 
 
-def ids(broker: FakeTransport) -> list[str]:
+def ids(broker: ScriptedBroker) -> list[str]:
     frames = [decode(payload) for _, payload in broker.arrived]
     return [report.id.hex() for frame in frames if isinstance(frame, Frame) for report in frame.reports]
 
 
 async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         receipt = await gateway.report("d", "heights", 172.0)
     assert (receipt.status, receipt.reason, receipt.task, receipt.round) == ("sent", None, "heights", 0)
@@ -43,14 +45,14 @@ async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path
 
 
 async def test_what_became_of_a_value_is_told_to_the_program_that_passed_it(tmp_path: Path) -> None:
-    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
         receipts = [await gateway.report(str(value), "heights", value) for value in (999, None, 172.0)]
         assert (await gateway.report("999", "heights", 999)).value is None  # nothing of it was kept
     assert [receipt.value for receipt in receipts] == ["moved", "replaced", "used"]
 
 
 async def test_twenty_calls_at_once_make_one_answer(tmp_path: Path) -> None:
-    broker, rng = FakeTransport(), RecordingRng()
+    broker, rng = ScriptedBroker(), RecordingRng()
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
         receipts = await asyncio.gather(*(gateway.report("d", "heights", 172.0) for _ in range(20)))
         draws = rng.draws
@@ -63,7 +65,7 @@ async def test_twenty_calls_at_once_make_one_answer(tmp_path: Path) -> None:
 
 
 async def test_concurrent_answers_cannot_both_take_the_last_of_a_budget(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     names = [f"t{i}" for i in range(10)]
     broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
     async with open_gateway(broker, tmp_path) as gateway:
@@ -73,7 +75,7 @@ async def test_concurrent_answers_cannot_both_take_the_last_of_a_budget(tmp_path
 
 
 async def test_after_a_restart_the_first_receipt_is_returned(tmp_path: Path) -> None:
-    broker, rng = FakeTransport(), RecordingRng()
+    broker, rng = ScriptedBroker(), RecordingRng()
     async with open_gateway(broker, tmp_path) as gateway:
         first = await gateway.report("d", "heights", 172.0)
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
@@ -84,7 +86,7 @@ async def test_after_a_restart_the_first_receipt_is_returned(tmp_path: Path) -> 
 
 
 async def test_each_device_has_a_ledger_of_its_own(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(50)))
     assert {(receipt.status, receipt.spent) for receipt in receipts} == {("sent", Fraction(1))}
@@ -92,7 +94,7 @@ async def test_each_device_has_a_ledger_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_a_report_is_on_the_disk_before_the_first_byte_is_sent(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     stored: list[int] = []
 
     def look() -> None:
@@ -108,7 +110,7 @@ async def test_a_report_is_on_the_disk_before_the_first_byte_is_sent(tmp_path: P
 
 
 async def test_a_value_of_the_wrong_type_is_a_mistake_before_anything_happens(tmp_path: Path) -> None:
-    broker, rng = FakeTransport(), RecordingRng()
+    broker, rng = ScriptedBroker(), RecordingRng()
     async with open_gateway(broker, tmp_path, rng=rng) as gateway:
         with pytest.raises(TypeError) as caught:
             await gateway.report("d", "heights", "172 and a half")
@@ -130,7 +132,7 @@ async def fill(gateway: Gateway) -> int:
 
 
 async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
         state = gateway._opened().state
@@ -152,7 +154,7 @@ async def test_a_charge_and_its_report_are_never_separated(
     def fail(*_: object, **__: object) -> int:
         raise RuntimeError("planted")
 
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         with monkeypatch.context() as patch:
             patch.setattr(f"hush_client.state.{'ledger' if stage == 'charge' else 'outbox'}.{stage}", fail)
@@ -164,14 +166,14 @@ async def test_a_charge_and_its_report_are_never_separated(
 
 @pytest.mark.virtual_time
 async def test_an_unknown_task_is_named_with_the_broker(tmp_path: Path) -> None:
-    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
         with pytest.raises(BrokerError, match=r"fake://broker: no task 'nope' on this broker: publish it"):
             await gateway.report("d", "nope", 1, timeout=0.05)
 
 
 @pytest.mark.virtual_time
 async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Path) -> None:
-    broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
+    broker = ScriptedBroker(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
             await gateway.report("d", "secret", 1, timeout=0.05)
@@ -182,11 +184,11 @@ async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Pa
 @pytest.mark.large
 @pytest.mark.virtual_time
 async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Path) -> None:
-    broker = FakeTransport(forbidden=frozenset({task_topic("secret")}))
+    broker = ScriptedBroker(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
             await gateway.task("secret", timeout=0.05)
-        broker.allow(task_topic("secret"))
+        broker.forbidden.discard(task_topic("secret"))
         broker.drop()
         while broker.connections < 2:  # noqa: ASYNC110 - the fake has no event for it
             await asyncio.sleep(0.01)
@@ -196,7 +198,7 @@ async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Pa
 
 @pytest.mark.virtual_time
 async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
-    broker = FakeTransport(refusals=deque(["the broker refuses the login"] * 1000))
+    broker = ScriptedBroker(refusals=deque(["the broker refuses the login"] * 1000))
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(BrokerError, match="refuses the login"):
             await gateway.report("d", "heights", 1, timeout=0.05)
@@ -204,21 +206,21 @@ async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.virtual_time
 async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={})
+    broker = ScriptedBroker(retained={})
     async with open_gateway(broker, tmp_path) as gateway:
         waiting = asyncio.create_task(gateway.report("d", "heights", 172.0))
         await asyncio.sleep(0.05)
-        broker.publish_task(task_topic("heights"), make_heights())
+        broker.retain(task_topic("heights"), make_heights())
         assert (await waiting).status == "sent"
         assert list(gateway.tasks()) == ["heights"]
 
 
 @pytest.mark.virtual_time
 async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.report("d", "heights", 172.0)
-        broker.publish_task(task_topic("heights"), make_heights(epsilon="0.1"))
+        broker.retain(task_topic("heights"), make_heights(epsilon="0.1"))
         await asyncio.sleep(0.02)
         receipt = await gateway.report("d", "heights", 172.0)
         assert (receipt.status, receipt.reason) == ("refused", Reason.TASK_CHANGED)
@@ -226,10 +228,10 @@ async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) ->
 
 @pytest.mark.virtual_time
 async def test_a_task_that_was_withdrawn_is_not_answered(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.task("heights")
-        broker.publish_task(task_topic("heights"), b"")
+        broker.retain(task_topic("heights"), b"")
         await asyncio.sleep(0.02)
         with pytest.raises(BrokerError, match="no task"):
             await gateway.report("d", "heights", 172.0, timeout=0.05)
@@ -237,14 +239,14 @@ async def test_a_task_that_was_withdrawn_is_not_answered(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("payload", [b"{}", b"[]", b"\xff", make_heights(id="other"), make_heights() + b" x"])
 async def test_what_is_no_legal_task_is_not_answered(tmp_path: Path, payload: bytes) -> None:
-    broker = FakeTransport(retained={task_topic("heights"): payload})
+    broker = ScriptedBroker(retained={task_topic("heights"): payload})
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(TaskError):
             await gateway.report("d", "heights", 172.0)
 
 
 async def test_a_task_on_the_topic_of_another_is_refused(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(id="other")})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(id="other")})
     async with open_gateway(broker, tmp_path) as gateway:
         with pytest.raises(TaskError, match=r"^id: 'other' is published under the id 'heights'"):
             await gateway.task("heights")
@@ -252,14 +254,14 @@ async def test_a_task_on_the_topic_of_another_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("task_id", ["", "+", "#", "a/b", "Heights", "x" * 65])
 async def test_what_is_no_task_id_is_refused(tmp_path: Path, task_id: str) -> None:
-    async with open_gateway(FakeTransport(), tmp_path) as gateway:
+    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
         with pytest.raises(TaskError, match="is not a task id"):
             await gateway.report("d", task_id, 172.0)
 
 
 async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
     payload = make_heights(rounds=3, round_every="1d", opens="2026-01-01T00:00:00Z", epsilon="3")
-    broker, now = FakeTransport(retained={task_topic("heights"): payload}), [datetime(2026, 1, 1, tzinfo=UTC)]
+    broker, now = ScriptedBroker(retained={task_topic("heights"): payload}), [datetime(2026, 1, 1, tzinfo=UTC)]
     async with Gateway(broker, name="g", state=tmp_path, spread=0, clock=lambda: now[0]) as gateway:
         rounds = []
         for day in (1, 1, 2, 3, 9):
@@ -276,13 +278,13 @@ async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
 
 
 async def test_a_closed_gateway_says_so(tmp_path: Path) -> None:
-    gateway = open_gateway(FakeTransport(), tmp_path)
+    gateway = open_gateway(ScriptedBroker(), tmp_path)
     with pytest.raises(RuntimeError, match="async with"):
         await gateway.report("d", "heights", 172.0)
 
 
 async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Client("mqtt://alice:secret@h", device="d", state=tmp_path / "a", spread=0, transport=broker) as client:
         await client.report("heights", 172.0)
     async with Client("mqtt://h", device="d", state=str(tmp_path / "b"), spread=0, transport=broker) as client:
@@ -301,7 +303,7 @@ async def test_a_device_that_cannot_be_part_of_a_topic_is_refused_by_its_name(tm
 @pytest.mark.parametrize("task_id", [None, 7, b"heights", ["heights"]])
 async def test_a_task_id_that_is_no_text_is_a_mistake_of_the_program(tmp_path: Path, task_id: Any) -> None:  # noqa: ANN401
     words = f'a task id must be text, such as "heights", not of type {type(task_id).__name__}'
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
         for asked in (client.report(task_id, 172.0), client.task(task_id)):
             with pytest.raises(TypeError, match=words):

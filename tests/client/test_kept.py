@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import HEIGHTS, FakeTransport, make_heights
+from heights import HEIGHTS, make_heights
 from recalling import START, Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
+from scripted_broker import ScriptedBroker
 
 from hush_client import Gateway, Policy
 from hush_client.limits import LONGEST_KEEP
@@ -29,13 +30,13 @@ CLOSES = {"closes": "2026-01-02T00:00:00Z"}
 """A day after the tests begin."""
 
 
-async def answered(broker: FakeTransport, state: Path, clock: Wall, devices: int = 1, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
+async def answered(broker: ScriptedBroker, state: Path, clock: Wall, devices: int = 1, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
     async with opened(broker, state, clock, **options) as gateway:
         for number in range(devices):
             assert (await gateway.report(f"d{number}", "heights", 172.0)).status == "sent"
 
 
-async def looked_at(broker: FakeTransport, state: Path, clock: Wall, **options: Any) -> int:  # noqa: ANN401 - of a Gateway
+async def looked_at(broker: ScriptedBroker, state: Path, clock: Wall, **options: Any) -> int:  # noqa: ANN401 - of a Gateway
     """How much is kept after a run of a moment."""
     async with opened(broker, state, clock, **options):
         await asyncio.sleep(0.5)
@@ -54,7 +55,7 @@ def test_a_week_is_a_week() -> None:
 def test_a_report_is_kept_until_its_task_closes_or_a_week_at_most(
     tmp_path: Path, task: dict[str, str], options: dict[str, Any], seconds: int
 ) -> None:
-    broker, clock = FakeTransport(retained={task_topic("heights"): make_heights(**task)}), Wall()
+    broker, clock = ScriptedBroker(retained={task_topic("heights"): make_heights(**task)}), Wall()
 
     async def run() -> list[int]:
         await answered(broker, tmp_path, clock, **options)
@@ -69,7 +70,7 @@ def test_a_report_is_kept_until_its_task_closes_or_a_week_at_most(
 
 def test_an_expired_report_is_deleted_and_not_sent(tmp_path: Path) -> None:
     payload = make_heights(**CLOSES)
-    broker, clock = FakeTransport(retained={task_topic("heights"): payload}), Wall()
+    broker, clock = ScriptedBroker(retained={task_topic("heights"): payload}), Wall()
 
     async def run() -> int:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -84,7 +85,7 @@ def test_an_expired_report_is_deleted_and_not_sent(tmp_path: Path) -> None:
 
 
 def test_a_recalled_report_is_kept_until_it_is_sent(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock, 20)
@@ -106,7 +107,7 @@ def test_a_recalled_report_expires_after_close_skew_and_twice_the_spread(
     tmp_path: Path, late: int, arrives: bool
 ) -> None:
     payload = make_heights(**CLOSES)
-    broker, clock = FakeTransport(retained={task_topic("heights"): payload}), Wall()
+    broker, clock = ScriptedBroker(retained={task_topic("heights"): payload}), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -127,7 +128,7 @@ def test_a_recalled_report_expires_after_close_skew_and_twice_the_spread(
 
 
 def test_keep_0_keeps_nothing_and_drops_what_was_kept(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock, keep=0)
@@ -147,7 +148,7 @@ def test_keep_0_keeps_nothing_and_drops_what_was_kept(tmp_path: Path) -> None:
 
 def test_without_what_is_kept_a_recall_brings_nothing_back(tmp_path: Path) -> None:
     """The promise fails without it: what a broker forgot is lost."""
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock, 5, keep=0)
@@ -163,11 +164,11 @@ def test_without_what_is_kept_a_recall_brings_nothing_back(tmp_path: Path) -> No
 @pytest.mark.parametrize("keep", [-1, LONGEST_KEEP + 1, float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, keep: float) -> None:
     with pytest.raises(OptionError, match="between 0 and 604800 s"):
-        Gateway(FakeTransport(), name="g", state=tmp_path, keep=keep)
+        Gateway(ScriptedBroker(), name="g", state=tmp_path, keep=keep)
 
 
 def test_a_clock_set_back_does_not_extend_the_retention(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> list[int]:
         await answered(broker, tmp_path, clock)
@@ -181,7 +182,7 @@ def test_a_clock_set_back_does_not_extend_the_retention(tmp_path: Path) -> None:
 
 
 def test_a_full_store_drops_and_counts_its_oldest_report(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
     one = len("fake://broker g") + len("hush/v1/reports/heights/g") + 48
 
     async def run() -> list[tuple[int, int]]:
@@ -197,7 +198,7 @@ def test_a_full_store_drops_and_counts_its_oldest_report(tmp_path: Path) -> None
 
 
 async def test_a_frame_that_goes_counts_for_each_device_in_it(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0, kept_bytes=1) as gateway:
         await gateway.report_many("heights", {"a": 172.0, "b": 172.0})
         assert await gateway.flush(timeout=60)
@@ -205,7 +206,7 @@ async def test_a_frame_that_goes_counts_for_each_device_in_it(tmp_path: Path) ->
 
 
 async def test_the_bound_holds_for_what_earlier_runs_have_kept(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     for number, room in enumerate((1 << 20, 1 << 20, 100)):
         async with Gateway(broker, name="g", state=tmp_path, spread=0, kept_bytes=room) as gateway:
             await gateway.report(f"d{number}", "heights", 172.0)
@@ -213,7 +214,7 @@ async def test_the_bound_holds_for_what_earlier_runs_have_kept(tmp_path: Path) -
 
 
 def test_a_full_capacity_counts_what_waits_alone(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock, capacity=1) as gateway:
@@ -267,7 +268,7 @@ DAMAGE = [
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_row_of_what_is_kept_blocks_no_ledger(tmp_path: Path, damage: str) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
     in_virtual_time(answered(broker, tmp_path, clock))
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:
         connection.executescript(damage)
@@ -287,7 +288,7 @@ def test_a_damaged_row_of_what_is_kept_blocks_no_ledger(tmp_path: Path, damage: 
 
 
 async def test_a_value_that_is_missing_where_none_may_be_blocks_no_ledger_either(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:

@@ -11,7 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import HEIGHTS, FakeTransport, make_heights
+from heights import HEIGHTS, make_heights
+from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 from waiting import until
 
@@ -29,18 +30,18 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 KEPT = CachedTask("heights", HEIGHTS, withdrawn=False, answered=False)
 
 
-def away() -> FakeTransport:
+def away() -> ScriptedBroker:
     """No network."""
-    return FakeTransport(refusals=deque(["cannot connect"] * 10_000))
+    return ScriptedBroker(refusals=deque(["cannot connect"] * 10_000))
 
 
-def gateway(broker: FakeTransport, state: Path, now: datetime = START) -> Gateway:
+def gateway(broker: ScriptedBroker, state: Path, now: datetime = START) -> Gateway:
     return Gateway(broker, name="g", state=state, spread=0, clock=lambda: now)
 
 
 async def learn(state: Path, payload: bytes = HEIGHTS) -> None:
     """Be online once, and answer nothing."""
-    async with gateway(FakeTransport(retained={TOPIC: payload}), state) as g:
+    async with gateway(ScriptedBroker(retained={TOPIC: payload}), state) as g:
         await g.task("heights", timeout=10)
 
 
@@ -51,7 +52,7 @@ async def test_a_start_without_a_network_queues_for_the_next_start(tmp_path: Pat
         again = await g.report("d", "heights", 100.0, timeout=0.3)
     assert (receipt.status, receipt.offline, receipt.spent) == ("queued", True, Fraction(1))
     assert (again.status, again.report_id) == ("already_answered", receipt.report_id)
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path) as g:
         assert await g.flush(timeout=10)
     assert receipt.report_id is not None
@@ -75,7 +76,7 @@ async def test_what_is_not_kept_is_told_with_what_to_do(tmp_path: Path) -> None:
 
 async def test_a_connected_device_uses_the_tasks_of_this_connection_only(tmp_path: Path) -> None:
     await learn(tmp_path)
-    async with gateway(FakeTransport(retained={}), tmp_path) as g:
+    async with gateway(ScriptedBroker(retained={}), tmp_path) as g:
         with pytest.raises(BrokerError, match="no task 'heights' on this broker"):
             await g.report("d", "heights", 172.0, timeout=0.2)
         assert g.tasks() == {}
@@ -86,7 +87,7 @@ async def test_a_task_withdrawn_while_the_device_was_off_is_not_answered(
 ) -> None:
     monkeypatch.setattr("hush_client.sending.sender._RETAINED_WAIT", 0.01)
     await learn(tmp_path)
-    async with gateway(FakeTransport(retained={}), tmp_path) as g:
+    async with gateway(ScriptedBroker(retained={}), tmp_path) as g:
         with pytest.raises(BrokerError, match="no task 'heights'"):
             await g.report("d", "heights", 172.0, timeout=0.3)
     async with gateway(away(), tmp_path) as g:
@@ -103,13 +104,13 @@ async def test_nothing_counts_as_withdrawn_while_messages_still_come(
 ) -> None:
     monkeypatch.setattr("hush_client.sending.sender._RETAINED_WAIT", 0.5)
     await learn(tmp_path)
-    broker = FakeTransport(retained={})
+    broker = ScriptedBroker(retained={})
     async with gateway(broker, tmp_path) as g:
         g.on_task(lambda _: None)
         catalogue = g._opened().tasks
-        await until(lambda: broker.subscribed(ALL_TASKS))
+        await until(lambda: broker.is_subscribed(ALL_TASKS))
         for number in range(8):
-            broker.publish_task(task_topic(f"t{number}"), make_heights(id=f"t{number}"))
+            broker.retain(task_topic(f"t{number}"), make_heights(id=f"t{number}"))
             await asyncio.sleep(0.1)
         assert not catalogue.is_withdrawn("heights")
         await until(lambda: catalogue.is_withdrawn("heights"))
@@ -117,22 +118,22 @@ async def test_nothing_counts_as_withdrawn_while_messages_still_come(
 
 
 async def test_an_empty_message_withdraws_and_pin_and_bytes_stay(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
-        broker.publish_task(TOPIC, b"")
+        broker.retain(TOPIC, b"")
         await until(lambda: not g.tasks())
         with pytest.raises(BrokerError, match="no task 'heights'"):
             await g.report("e", "heights", 172.0, timeout=0.1)
     assert TaskCache(tmp_path).load() == [CachedTask("heights", HEIGHTS, withdrawn=True, answered=True)]
-    other = FakeTransport(retained={TOPIC: make_heights(title="another")})
+    other = ScriptedBroker(retained={TOPIC: make_heights(title="another")})
     async with gateway(other, tmp_path) as g:
         assert (await g.report("d", "heights", 172.0, timeout=10)).reason is Reason.TASK_CHANGED
         assert (await g.report("e", "heights", 172.0, timeout=10)).status == "sent"
 
 
 async def test_after_a_lost_connection_a_task_must_come_again(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path) as g:
         task = await g.task("heights")
         broker.refusals.extend(["cannot connect"] * 2)
@@ -143,7 +144,7 @@ async def test_after_a_lost_connection_a_task_must_come_again(tmp_path: Path) ->
 
 async def test_listeners_hear_of_kept_tasks_without_a_network_and_once(tmp_path: Path) -> None:
     await learn(tmp_path)
-    broker, told = FakeTransport(refusals=deque(["cannot connect"])), list[str]()
+    broker, told = ScriptedBroker(refusals=deque(["cannot connect"])), list[str]()
     async with gateway(broker, tmp_path) as g:
         g.on_task(lambda task: told.append(task.id))
         await until(lambda: told and g.tasks())
@@ -166,7 +167,7 @@ async def test_a_source_gives_no_answer_when_its_task_is_gone(
 ) -> None:
     monkeypatch.setattr("hush_client.gateway._RECONNECTED", 0.2)
     await learn(tmp_path)
-    broker = FakeTransport(retained={}, refusals=deque(["cannot connect"]))
+    broker = ScriptedBroker(retained={}, refusals=deque(["cannot connect"]))
     async with gateway(broker, tmp_path) as g:
         g.answer("d", "heights", lambda: 172.0, source_timeout=0.5)
         await until(lambda: "changed or withdrawn while its source was called" in caplog.text)
@@ -174,7 +175,7 @@ async def test_a_source_gives_no_answer_when_its_task_is_gone(
     assert broker.arrived == []
 
 
-class Counted(FakeTransport):
+class Counted(ScriptedBroker):
     def back(self) -> bool:
         return self.connections == 2
 
@@ -190,7 +191,7 @@ def digest(state: Path) -> str:
 async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with gateway(FakeTransport(), tmp_path) as g:
+    async with gateway(ScriptedBroker(), tmp_path) as g:
         await g.report("d", "heights", 172.0)
     before = digest(tmp_path)
     monkeypatch.setattr(TaskCache, "_write", None)  # would be called in vain
@@ -198,7 +199,7 @@ async def test_a_task_that_is_sent_again_with_the_same_bytes_writes_nothing(
         broker = Counted()
         async with gateway(broker, tmp_path) as g:
             await g.report("d", "heights", 172.0)
-            broker.publish_task(TOPIC, HEIGHTS)
+            broker.retain(TOPIC, HEIGHTS)
             broker.drop()
             await until(broker.back)
             await g.task("heights", timeout=10)
@@ -260,7 +261,7 @@ def _script(file: Path, text: str) -> None:
 async def test_no_damage_to_what_is_kept_stands_between_a_device_and_its_ledger(
     tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
-    async with gateway(FakeTransport(), tmp_path) as g:
+    async with gateway(ScriptedBroker(), tmp_path) as g:
         await g.report("d", "heights", 172.0)
     damage(tmp_path / CACHE_NAME)
     async with gateway(away(), tmp_path) as g:
@@ -268,7 +269,7 @@ async def test_no_damage_to_what_is_kept_stands_between_a_device_and_its_ledger(
         for name in ("heights", "weights"):
             with suppress(BrokerError):
                 assert (await g.report("d", name, 172.0, timeout=0.1)).status == "already_answered"
-    async with gateway(broker := FakeTransport(), tmp_path) as g:
+    async with gateway(broker := ScriptedBroker(), tmp_path) as g:
         assert (await g.report("e", "heights", 172.0, timeout=10)).status == "sent"
     assert len(broker.arrived) == 1
     if (tmp_path / CACHE_NAME).is_file():
@@ -283,7 +284,7 @@ async def test_where_nothing_can_be_kept_the_device_says_so_and_answers(
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(TaskCache, "_write", full)
-    async with gateway(FakeTransport(), tmp_path) as g:
+    async with gateway(ScriptedBroker(), tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
     assert "database or disk is full: cannot save tasks" in caplog.text
 

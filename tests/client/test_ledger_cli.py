@@ -9,7 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, answer_one, make_heights
+from answers import answer_one
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 from typer.testing import CliRunner
 
 from hush_client import Client, Policy, Reason
@@ -101,7 +103,7 @@ def test_json_tells_a_cap_that_was_stated_from_the_default(directory: Path) -> N
 
 
 async def open_once(directory: Path, policy: Policy) -> None:
-    async with Client("mqtt://127.0.0.1:1", device="d", state=directory, policy=policy, transport=FakeTransport()):
+    async with Client("mqtt://127.0.0.1:1", device="d", state=directory, policy=policy, transport=ScriptedBroker()):
         pass
 
 

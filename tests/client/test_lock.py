@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 
 from hush_client import Gateway
 from hush_client.state.database import FILE_NAME, DeviceState, Lock
@@ -17,11 +17,11 @@ from hush_common.errors import StateError
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from fake_transport import FakeTransport
+from scripted_broker import ScriptedBroker
 from hush_client import Gateway
 
 async def main():
-    async with Gateway(FakeTransport(), name="g", state=Path(sys.argv[1]), spread=0) as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=Path(sys.argv[1]), spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
         print("holding", flush=True)
         await asyncio.Event().wait()
@@ -44,8 +44,8 @@ def run(program: str, directory: Path) -> subprocess.Popen[bytes]:
 
 
 async def test_a_second_gateway_on_the_same_state_is_refused(tmp_path: Path) -> None:
-    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as first:
-        second = Gateway(FakeTransport(), name="g", state=tmp_path, spread=0)
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as first:
+        second = Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0)
         with pytest.raises(StateError, match=r"give each client its own state directory") as caught:
             await second.__aenter__()
         assert str(tmp_path) in str(caught.value)
@@ -54,14 +54,14 @@ async def test_a_second_gateway_on_the_same_state_is_refused(tmp_path: Path) -> 
 
 async def test_a_symbolic_link_does_not_open_a_second_door(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state")
-    async with Gateway(FakeTransport(), name="g", state=tmp_path / "state", spread=0):
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "state", spread=0):
         with pytest.raises(StateError, match="another client is sending"):
-            await Gateway(FakeTransport(), name="g", state=tmp_path / "link", spread=0).__aenter__()
+            await Gateway(ScriptedBroker(), name="g", state=tmp_path / "link", spread=0).__aenter__()
 
 
 async def test_the_next_gateway_gets_in_when_the_first_is_closed(tmp_path: Path) -> None:
     for _ in range(2):
-        async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
+        async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as gateway:
             assert (await gateway.report("d", "heights", 172.0)).spent == 1
 
 
@@ -93,7 +93,7 @@ async def test_a_killed_process_leaves_no_lock_behind(tmp_path: Path) -> None:
             await Lock.acquire(tmp_path)
         holder.kill()
         holder.wait(60)
-    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("d", "heights", 140.0)).status == "already_answered"
 
 
@@ -121,13 +121,13 @@ async def test_a_process_that_was_forked_does_not_keep_the_lock(tmp_path: Path) 
 async def test_a_gateway_whose_state_cannot_be_opened_keeps_no_lock(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"no database" * 100)
     with pytest.raises(StateError, match="is damaged") as caught:
-        await Gateway(FakeTransport(), name="g", state=tmp_path, spread=0).__aenter__()
+        await Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0).__aenter__()
     (await Lock.acquire(tmp_path)).release()
     assert caught.tb is not None  # which keeps all that was on the stack
 
 
 async def test_the_ledger_can_be_read_while_a_gateway_sends(tmp_path: Path) -> None:
-    async with Gateway(FakeTransport(), name="g", state=tmp_path, spread=0) as gateway:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as gateway:
         await gateway.report("d", "heights", 172.0)
         state = await DeviceState.open(tmp_path)
         assert await state.run(_charges) == 1

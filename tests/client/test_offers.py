@@ -9,7 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, RecordingRng, answer_one, make_heights
+from answers import RecordingRng, answer_one
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 
 from hush_client import Gateway, Policy, Reason, Receipt
 from hush_client.privacy.answer import Question
@@ -123,7 +125,7 @@ def test_a_round_that_was_answered_tells_what_that_answer_cost(connection: sqlit
 
 
 async def test_a_gateway_passes_the_choice_on(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={task_topic("heights"): make_heights(**OFFERED)})
+    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(**OFFERED)})
     async with Gateway(broker, name="gateway", state=tmp_path, spread=0) as gateway:
         receipts = [
             await gateway.report("a", "heights", 172.0),

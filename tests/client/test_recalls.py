@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_transport import FakeTransport, Fate, make_heights
+from heights import make_heights
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
+from scripted_broker import Fate, ScriptedBroker
 
 from hush_client.sending.schedule import RecallHandler
 from hush_client.state import ledger
@@ -24,14 +25,14 @@ FOREIGN = encode_recall(make_recall(1, task="weights"))
 OBEYED = [f"{number:032X}" for number in range(10)]
 
 
-async def answered(broker: FakeTransport, state: Path, clock: Wall, devices: int = 3, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
+async def answered(broker: ScriptedBroker, state: Path, clock: Wall, devices: int = 3, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
     """So many devices of one gateway answer, and all of it is acknowledged."""
     async with opened(broker, state, clock, **options) as gateway:
         for number in range(devices):
             assert (await gateway.report(f"d{number}", "heights", 172.0)).status in ("sent", "already_answered")
 
 
-async def waiting_for(broker: FakeTransport, state: Path, clock: Wall, seconds: float, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
+async def waiting_for(broker: ScriptedBroker, state: Path, clock: Wall, seconds: float, **options: Any) -> None:  # noqa: ANN401 - of a Gateway
     """A run that only listens."""
     async with opened(broker, state, clock, **options):
         await asyncio.sleep(seconds)
@@ -51,7 +52,7 @@ async def charges(state: Path) -> list[ledger.Charge]:
 
 
 def test_a_recall_resends_each_acknowledged_report_unchanged(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -69,7 +70,7 @@ def test_a_recall_resends_each_acknowledged_report_unchanged(tmp_path: Path) -> 
 
 
 def test_a_recall_charges_nothing_and_the_ledger_counts_resends(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> tuple[list[ledger.Charge], list[ledger.Charge]]:
         await answered(broker, tmp_path, clock)
@@ -86,7 +87,7 @@ def test_a_recall_charges_nothing_and_the_ledger_counts_resends(tmp_path: Path) 
 
 
 def test_a_frame_of_many_devices_goes_again_as_a_whole(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -100,7 +101,7 @@ def test_a_frame_of_many_devices_goes_again_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_a_recall_is_obeyed_once_even_after_a_restart(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -117,7 +118,7 @@ def test_a_recall_is_obeyed_once_even_after_a_restart(tmp_path: Path) -> None:
 def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecallHandler, "_remember", lambda *_: None)
     monkeypatch.setattr(RecallHandler, "unwritten", lambda _: [])
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -130,7 +131,7 @@ def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path, monkeypat
 
 
 def test_a_newer_recall_waits_an_hour_and_covers_the_earlier_ones(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> list[int]:
         await answered(broker, tmp_path, clock)
@@ -151,7 +152,7 @@ def test_a_newer_recall_waits_an_hour_and_covers_the_earlier_ones(tmp_path: Path
 
 
 def test_the_hour_goes_on_while_the_device_is_off(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> list[int]:
         await answered(broker, tmp_path, clock)
@@ -170,7 +171,7 @@ def test_the_hour_goes_on_while_the_device_is_off(tmp_path: Path) -> None:
 
 
 def test_a_superseded_recall_delays_no_report(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock, 50, recall_every=10)
@@ -188,17 +189,17 @@ def test_a_superseded_recall_delays_no_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "useless",
     [
-        pytest.param(lambda b: b.publish_task(recall_topic("heights"), b"{}"), id="malformed"),
+        pytest.param(lambda b: b.retain(recall_topic("heights"), b"{}"), id="malformed"),
         pytest.param(lambda b: publish(b, make_recall(1, payload=make_heights(epsilon="2"))), id="another digest"),
         pytest.param(lambda b: publish(b, make_recall(1, task="weights")), id="another task"),
-        pytest.param(lambda b: b.publish_task(recall_topic("heights"), FOREIGN), id="the document of another task"),
-        pytest.param(lambda b: b.publish_task(recall_topic("heights"), b""), id="ended"),
+        pytest.param(lambda b: b.retain(recall_topic("heights"), FOREIGN), id="the document of another task"),
+        pytest.param(lambda b: b.retain(recall_topic("heights"), b""), id="ended"),
     ],
 )
 def test_what_is_no_recall_of_what_is_kept_changes_nothing(
-    tmp_path: Path, useless: Callable[[FakeTransport], object]
+    tmp_path: Path, useless: Callable[[ScriptedBroker], object]
 ) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -213,27 +214,27 @@ def test_what_is_no_recall_of_what_is_kept_changes_nothing(
 
 
 def test_where_recalls_may_not_be_read_everything_else_goes_on(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(forbidden=frozenset({recall_topic("heights")})), Wall()
+    broker, clock = ScriptedBroker(forbidden=frozenset({recall_topic("heights")})), Wall()
     in_virtual_time(answered(broker, tmp_path, clock))
     in_virtual_time(answered(broker, tmp_path, clock, 5))
     assert len(broker.arrived) == 5
 
 
 def test_recalls_are_subscribed_only_for_tasks_with_kept_reports(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
     broker.retained[task_topic("weights")] = make_heights(id="weights")
 
     async def run() -> list[bool]:
         seen = []
         async with opened(broker, tmp_path, clock) as gateway:
             await gateway.task("weights")
-            seen.append(broker.subscribed(recall_topic("heights")))
+            seen.append(broker.is_subscribed(recall_topic("heights")))
             await gateway.report("d", "heights", 172.0)
             await asyncio.sleep(1)
-            seen += [broker.subscribed(recall_topic(task)) for task in ("heights", "weights")]
+            seen += [broker.is_subscribed(recall_topic(task)) for task in ("heights", "weights")]
         async with opened(broker, tmp_path, clock):
             await asyncio.sleep(1)
-            seen += [broker.subscribed(recall_topic(task)) for task in ("heights", "weights")]
+            seen += [broker.is_subscribed(recall_topic(task)) for task in ("heights", "weights")]
         return seen
 
     assert in_virtual_time(run()) == [False, True, False, True, False]
@@ -241,7 +242,7 @@ def test_recalls_are_subscribed_only_for_tasks_with_kept_reports(tmp_path: Path)
 
 def test_a_recall_never_changes_broker_or_sender(tmp_path: Path) -> None:
     clock = Wall()
-    first, other = FakeTransport(), FakeTransport()
+    first, other = ScriptedBroker(), ScriptedBroker()
     other.name = "fake://other"
 
     async def run() -> None:
@@ -261,7 +262,7 @@ def test_a_recall_never_changes_broker_or_sender(tmp_path: Path) -> None:
 
 
 def test_each_entry_has_a_moment_of_its_own_uniform_over_the_recall(tmp_path: Path) -> None:
-    broker, clock, moments = FakeTransport(), Wall(), list[float]()
+    broker, clock, moments = ScriptedBroker(), Wall(), list[float]()
 
     async def run() -> float:
         await answered(broker, tmp_path, clock, 400)
@@ -285,7 +286,7 @@ def test_each_entry_has_a_moment_of_its_own_uniform_over_the_recall(tmp_path: Pa
 
 @pytest.mark.parametrize(("over", "at_most"), [(0, 1.1), (1, 1.1), ((1 << 53) - 1, 86_401)])
 def test_the_time_of_a_recall_is_clamped(tmp_path: Path, over: int, at_most: float) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -299,7 +300,7 @@ def test_the_time_of_a_recall_is_clamped(tmp_path: Path, over: int, at_most: flo
 
 
 def test_a_resend_that_is_lost_goes_again_until_the_broker_has_it(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -317,7 +318,7 @@ def test_a_resend_that_is_lost_goes_again_until_the_broker_has_it(tmp_path: Path
 def test_a_restart_sends_only_what_is_left_of_a_recall(
     tmp_path: Path,
 ) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> tuple[int, int]:
         await answered(broker, tmp_path, clock, 40)
@@ -341,7 +342,7 @@ def test_what_was_acknowledged_a_moment_before_the_recall_is_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.sending.sender._LINGER", 30.0)  # it is still on its way to the disk
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock, 1)
@@ -356,7 +357,7 @@ def test_what_was_acknowledged_a_moment_before_the_recall_is_part_of_it(
 
 
 def test_a_clock_set_back_delays_a_recall_by_an_hour_at_most(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         await answered(broker, tmp_path, clock)
@@ -371,14 +372,14 @@ def test_a_clock_set_back_delays_a_recall_by_an_hour_at_most(tmp_path: Path) -> 
 
 
 def test_the_digest_of_a_frame_is_where_it_is_looked_for(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
     in_virtual_time(answered(broker, tmp_path, clock, 1))
     digest = digest_of(broker.retained[task_topic("heights")])
     assert kept(tmp_path, "SELECT substr(payload, 5, 16) FROM kept") == [digest[:16]]
 
 
 def test_sync_obeys_recalls_and_leaves_later_reports_to_the_next_run(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> list[tuple[bool, int, int, float]]:
         loop, seen = asyncio.get_running_loop(), list[tuple[bool, int, int, float]]()
@@ -401,7 +402,7 @@ def test_sync_obeys_recalls_and_leaves_later_reports_to_the_next_run(tmp_path: P
 
 
 def test_sync_does_not_wait_where_nothing_is_kept(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> float:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -413,7 +414,7 @@ def test_sync_does_not_wait_where_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_sync_ends_without_recalls_but_fails_without_a_broker(tmp_path: Path) -> None:
-    broker, clock = FakeTransport(forbidden=frozenset({recall_topic("heights")})), Wall()
+    broker, clock = ScriptedBroker(forbidden=frozenset({recall_topic("heights")})), Wall()
 
     async def run() -> list[tuple[bool, str]]:
         await answered(broker, tmp_path, clock)
@@ -431,7 +432,7 @@ def test_sync_ends_without_recalls_but_fails_without_a_broker(tmp_path: Path) ->
 def test_an_expired_recalled_report_is_not_counted_as_waiting(tmp_path: Path) -> None:
     soon = {"closes": "2026-01-01T01:00:00Z"}
     tasks = {task_topic("heights"): make_heights(**soon), task_topic("other"): make_heights(id="other")}
-    broker, clock = FakeTransport(retained=tasks), Wall()
+    broker, clock = ScriptedBroker(retained=tasks), Wall()
 
     async def run() -> bool:
         async with opened(broker, tmp_path, clock) as gateway:
@@ -451,12 +452,12 @@ def test_an_expired_recalled_report_is_not_counted_as_waiting(tmp_path: Path) ->
 
 def test_a_recall_of_a_changed_task_ends_none_of_the_one_before(tmp_path: Path) -> None:
     changed = make_heights(epsilon="0.5")
-    broker, clock = FakeTransport(), Wall()
+    broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
         async with opened(broker, tmp_path, clock, recall_every=10) as gateway:
             await gateway.report("d", "heights", 172.0)
-            broker.publish_task(task_topic("heights"), changed)
+            broker.retain(task_topic("heights"), changed)
             await asyncio.sleep(1)
             await gateway.report("e", "heights", 172.0)
             publish(broker, make_recall(1, over=24 * 3600))

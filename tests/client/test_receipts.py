@@ -11,7 +11,8 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from counting import aggregating, counted, shell
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 from servers import Mosquitto
 
 from hush_client import Client, Gateway, SyncClient, Undelivered
@@ -145,7 +146,7 @@ async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -
     ],
 )
 async def test_each_reason_of_a_broker_is_shown(code: int, reason: str, tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipts = await gateway.report_many("heights", {"a": 172.0, "b": None}, timeout=60)
@@ -157,7 +158,7 @@ async def test_each_reason_of_a_broker_is_shown(code: int, reason: str, tmp_path
 
 @pytest.mark.parametrize("code", [0, 1, 0x11, 0x7F])
 async def test_any_other_reason_below_128_is_a_success(code: int, tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.answers.append(Acknowledgement(code, can_refuse=True))
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         assert (await gateway.report("a", "heights", 172.0, timeout=60)).status == "sent"

@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import make_heights
 from hardened import HOST, Hardened, hush
+from heights import make_heights
 
 from hush_client import Client, MqttTransport, Undelivered
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic

@@ -7,7 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, Fate, RecordingRng, make_heights
+from answers import RecordingRng
+from heights import make_heights
+from scripted_broker import Fate, ScriptedBroker
 
 from hush_client import Gateway, Reason, Undelivered
 from hush_client.state import ledger, outbox
@@ -31,7 +33,7 @@ async def charges_and_waiting(directory: Path) -> tuple[int, int]:
 async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
     tmp_path: Path, fault: Fate, arrivals: int
 ) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.extend([fault])
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipt = await gateway.report("d", "heights", 172.0)
@@ -44,7 +46,7 @@ async def test_after_a_lost_connection_the_same_bytes_are_sent_again(
 
 
 async def test_an_unacknowledged_report_is_sent_after_a_restart(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")  # so that only the acknowledgement is waited for in vain
@@ -65,7 +67,7 @@ async def test_an_unacknowledged_report_is_sent_after_a_restart(tmp_path: Path) 
 
 @pytest.mark.parametrize("reason", [0x87, 0x95])
 async def test_a_second_request_reports_that_the_first_was_not_delivered(tmp_path: Path, reason: int) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     for _ in range(2):  # in the run in which it was refused, and in the next, which tries once more
         broker.answers.append(Acknowledgement(reason, can_refuse=True))
         async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
@@ -82,7 +84,7 @@ async def test_a_second_request_reports_that_the_first_was_not_delivered(tmp_pat
 
 
 async def test_a_second_request_reports_that_the_first_still_waits(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
@@ -93,7 +95,7 @@ async def test_a_second_request_reports_that_the_first_still_waits(tmp_path: Pat
 
 
 async def test_who_waits_for_the_broker_while_the_gateway_closes_waits_no_longer(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.append(Fate.NEVER)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
@@ -109,7 +111,7 @@ async def test_who_waits_for_the_broker_while_the_gateway_closes_waits_no_longer
 
 
 async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.retained[task_topic("other")] = make_heights(id="other")
     broker.faults.extend([Fate.LOST, Fate.CUT, Fate.NEVER])
     async with Gateway(broker, name="g", state=tmp_path) as gateway:
@@ -129,7 +131,7 @@ async def test_the_ledger_counts_what_was_sent_again(tmp_path: Path) -> None:
 
 
 async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     names = [f"t{i}" for i in range(4)]
     broker.retained |= {task_topic(name): make_heights(id=name) for name in names}
     broker.faults.extend([Fate.LOST])
@@ -146,7 +148,7 @@ async def test_the_outbox_is_sent_in_order_after_an_outage(tmp_path: Path) -> No
 
 
 async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.extend([Fate.CUT, Fate.LOST] * 3)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
@@ -158,7 +160,7 @@ async def test_a_connection_that_is_lost_over_and_over_loses_and_doubles_nothing
 
 @pytest.mark.parametrize("steps", range(24))
 async def test_a_report_that_is_cancelled_anywhere_is_whole_or_nothing(tmp_path: Path, steps: int) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         call = asyncio.create_task(gateway.report("d", "heights", 172.0))
         for _ in range(steps):
@@ -173,7 +175,7 @@ async def test_a_report_that_is_cancelled_anywhere_is_whole_or_nothing(tmp_path:
 
 
 async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         await gateway.task("heights")
         calls = [asyncio.create_task(gateway.report(f"d{i}", "heights", 172.0)) for i in range(100)]
@@ -192,7 +194,7 @@ async def test_a_gateway_that_is_closed_while_reports_are_made_keeps_them_whole(
 async def test_a_full_outbox_refuses_before_anything_is_drawn_or_spent(
     tmp_path: Path,
 ) -> None:
-    broker, rng = FakeTransport(), RecordingRng()
+    broker, rng = ScriptedBroker(), RecordingRng()
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=3, rng=rng) as gateway:
         await gateway.task("heights")
         broker.refusals.extend(["the broker is away"] * 1000)
@@ -212,7 +214,7 @@ async def test_a_full_outbox_refuses_before_anything_is_drawn_or_spent(
 
 
 async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path, spread=0, capacity=10) as gateway:
         await gateway.task("heights")
         broker.faults.extend([Fate.NEVER] * 1000)
@@ -224,12 +226,12 @@ async def test_answers_that_come_at_once_cannot_overfill_the_outbox(tmp_path: Pa
 
 async def test_a_capacity_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="must be at least 1, got"):
-        Gateway(FakeTransport(), name="g", state=tmp_path, capacity=0)
+        Gateway(ScriptedBroker(), name="g", state=tmp_path, capacity=0)
 
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_gateway_that_is_closed_while_its_connection_is_lost_ends(tmp_path: Path, turns: int) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     gateway = Gateway(broker, name="g", state=tmp_path, spread=0)
     async with asyncio.timeout(60):
         async with gateway:
@@ -242,7 +244,7 @@ async def test_a_gateway_that_is_closed_while_its_connection_is_lost_ends(tmp_pa
 async def test_a_mistake_of_ours_is_logged_at_once_and_raised_at_the_close(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     gateway = Gateway(broker, name="g", state=tmp_path, spread=0)
 
     def fail() -> None:
@@ -261,7 +263,7 @@ async def test_a_mistake_of_ours_is_logged_at_once_and_raised_at_the_close(
 
 
 async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     with caplog.at_level(logging.WARNING, "hush_client"):
         async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
             await gateway.task("heights")
@@ -272,7 +274,7 @@ async def test_an_outage_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 async def test_the_window_bounds_what_is_in_flight(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.extend([Fate.NEVER] * 1000)
     async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
         answering = asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0, timeout=None) for i in range(100)))

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 
 from hush_client import Gateway, Policy
 from hush_client.gateway import AnswerService, GatewayConfig
@@ -55,11 +56,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def gateway(broker: FakeTransport, state: Path, clock: Clock) -> Gateway:
+def gateway(broker: ScriptedBroker, state: Path, clock: Clock) -> Gateway:
     return Gateway(broker, name="g", state=state, clock=clock)
 
 
-def ids(broker: FakeTransport) -> list[str]:
+def ids(broker: ScriptedBroker) -> list[str]:
     frames = [decode(payload) for _, payload in broker.arrived]
     return [report.id.hex() for frame in frames if isinstance(frame, Frame) for report in frame.reports]
 
@@ -68,7 +69,7 @@ async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1200, 2400, 0))
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
         receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "abc"]
@@ -81,7 +82,7 @@ async def test_reports_leave_in_the_order_of_their_moments_and_none_before(
 
 async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800, 0))
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
         receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "ab"]
@@ -98,7 +99,7 @@ async def test_what_was_due_while_the_device_was_off_keeps_its_order(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800))
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
         receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "ab"]
@@ -112,7 +113,7 @@ async def test_a_clock_set_back_costs_a_report_its_own_delay_at_most(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 0, 0))
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with gateway(broker, tmp_path, clock) as g:
         await g.task("heights")
         await g.report("a", "heights", 172.0, timeout=0)
@@ -127,20 +128,20 @@ async def test_a_clock_set_back_costs_a_report_its_own_delay_at_most(
 
 
 async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     async with Gateway(broker, name="g", state=tmp_path) as g:
         assert (await g.report("d", "heights", 172.0)).status == "sent"
 
 
 @pytest.mark.parametrize("spread", [0, 604_800])
 def test_a_spread_may_be_nothing_and_a_week(tmp_path: Path, spread: float) -> None:
-    assert Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)._config.spread == spread
+    assert Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=spread)._config.spread == spread
 
 
 @pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
 def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
     with pytest.raises(OptionError, match=r"between 0 and 604800 s \(a week\)"):
-        Gateway(FakeTransport(), name="g", state=tmp_path, spread=spread)
+        Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=spread)
 
 
 def test_a_report_leaves_after_the_time_of_its_source(clock: Clock) -> None:

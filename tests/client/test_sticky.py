@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_transport import RecordingRng, answer_one, make_heights
+from answers import RecordingRng, answer_one
+from heights import make_heights
 
 from hush_client import Policy, Reason, Receipt
 from hush_client.privacy.answer import Question

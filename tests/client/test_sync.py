@@ -9,7 +9,8 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, Fate, make_heights
+from heights import make_heights
+from scripted_broker import Fate, ScriptedBroker
 
 from hush import Task
 from hush_client import SyncClient
@@ -18,7 +19,7 @@ from hush_common.errors import BrokerError, StateError
 from hush_common.topics import task_topic
 
 
-def client(broker: FakeTransport, state: Path) -> SyncClient:
+def client(broker: ScriptedBroker, state: Path) -> SyncClient:
     return SyncClient("mqtt://h", device="d", state=state, spread=0, transport=broker)
 
 
@@ -27,7 +28,7 @@ def threads() -> list[str]:
 
 
 def test_a_report_is_sent_and_everything_else_can_be_asked(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     with client(broker, tmp_path) as c:
         assert c.task("heights").epsilon == 1
         receipt = c.report("heights", 172.0)
@@ -46,7 +47,7 @@ def test_a_source_and_a_callback_work_while_it_is_open(tmp_path: Path) -> None:
         return 172.0
 
     told, asked = threading.Event(), threading.Event()
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     with client(broker, tmp_path) as c:
         c.on_task(lambda _: told.set())
         c.answer("heights", read, source_timeout=0.1)
@@ -65,20 +66,20 @@ def test_a_callback_cannot_wait_for_its_own_thread(tmp_path: Path) -> None:
             caught.append(error)
         done.set()
 
-    with client(FakeTransport(), tmp_path) as c:
+    with client(ScriptedBroker(), tmp_path) as c:
         c.on_task(ask)
         assert done.wait(60)
     assert "start your own thread" in str(caught[0])
 
 
 def test_many_threads_make_one_answer(tmp_path: Path) -> None:
-    with client(FakeTransport(), tmp_path) as c, ThreadPoolExecutor(8) as pool:
+    with client(ScriptedBroker(), tmp_path) as c, ThreadPoolExecutor(8) as pool:
         receipts = list(pool.map(lambda _: c.report("heights", 172.0), range(8)))
     assert sorted(receipt.status for receipt in receipts) == ["already_answered"] * 7 + ["sent"]
 
 
 def test_errors_come_through_and_the_client_goes_on(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     with client(broker, tmp_path) as c:
         assert c.task("heights").id == "heights"  # it is connected
         with pytest.raises(BrokerError, match="no task 'nope'"):
@@ -89,12 +90,12 @@ def test_errors_come_through_and_the_client_goes_on(tmp_path: Path) -> None:
 def test_one_that_cannot_open_its_state_leaves_no_thread_behind(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"no database" * 100)
     with pytest.raises(StateError, match="is damaged"):
-        client(FakeTransport(), tmp_path).__enter__()
+        client(ScriptedBroker(), tmp_path).__enter__()
     assert threads() == []
 
 
 def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     c = client(broker, tmp_path)
     with pytest.raises(RuntimeError, match="inside `with`"):
         c.report("heights", 172.0)
@@ -107,7 +108,7 @@ def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
 
 
 def test_a_call_of_another_thread_ends_when_the_client_is_closed(tmp_path: Path) -> None:
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     broker.faults.append(Fate.NEVER)
     waiting, published = ThreadPoolExecutor(2), threading.Event()
     broker.on_publish = published.set
@@ -123,10 +124,10 @@ def test_a_call_of_another_thread_ends_when_the_client_is_closed(tmp_path: Path)
 
 INTERRUPTED = """
 import sys
-from fake_transport import FakeTransport, Fate
+from scripted_broker import Fate, ScriptedBroker
 from hush_client import SyncClient
 
-broker = FakeTransport(on_publish=lambda: print("published", flush=True))
+broker = ScriptedBroker(on_publish=lambda: print("published", flush=True))
 broker.faults.append(Fate.NEVER)
 with SyncClient("mqtt://h", device="d", state=sys.argv[1], spread=0, transport=broker) as client:
     try:
@@ -145,14 +146,14 @@ def test_ctrl_c_ends_the_wait_and_loses_nothing(tmp_path: Path) -> None:
         assert program.stdout.readline() == b"published\n"
         program.send_signal(signal.SIGINT)
         assert program.communicate(timeout=60)[0] == b"already_answered\n"
-    broker = FakeTransport()
+    broker = ScriptedBroker()
     with client(broker, tmp_path) as c:
         assert c.flush()
     assert len(broker.arrived) == 1
 
 
 def test_tasks_that_were_never_asked_for_are_learned_by_whoever_listens(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={task_topic(name): make_heights(id=name) for name in ("a", "b")})
+    broker = ScriptedBroker(retained={task_topic(name): make_heights(id=name) for name in ("a", "b")})
     names: set[str] = set()
     complete = threading.Event()
 

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fake_transport import FakeTransport, make_heights
+from heights import make_heights
+from scripted_broker import ScriptedBroker
 
 from hush_client import Client
 from hush_client.tasks import TaskRegistry
@@ -135,7 +136,7 @@ async def test_an_error_that_is_told_again_and_again_does_not_grow() -> None:
 
 @pytest.mark.usefixtures("room_for_three")
 async def test_a_task_that_was_forgotten_is_asked_for_again(tmp_path: Path) -> None:
-    broker = FakeTransport(retained={task_topic(f"t{number}"): make_heights(id=f"t{number}") for number in range(5)})
+    broker = ScriptedBroker(retained={task_topic(f"t{number}"): make_heights(id=f"t{number}") for number in range(5)})
     async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
         assert (await client.task("t0")).id == "t0"
         client.on_task(lambda _: None)

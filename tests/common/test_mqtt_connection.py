@@ -4,13 +4,15 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from scripted_broker import Packet, ScriptedBroker, hang_up
+from scripted_broker import Kind, ScriptedBroker, hang_up
 from servers import Mosquitto
 
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt.connection import Options, connect
 from hush_common.topics import Acknowledgement
+
+pytestmark = pytest.mark.medium
 
 OPTIONS = Options(identifier="test", payload_limit=100, inbox_messages=3, inbox_bytes=1000, window=10, patience=20.0)
 
@@ -59,7 +61,7 @@ async def test_what_was_not_acknowledged_comes_again_to_a_persistent_session_and
 
 async def test_whoever_waits_for_an_acknowledgement_is_told_at_once_that_the_connection_is_lost() -> None:
     async with (
-        ScriptedBroker((Packet.PUBLISH, hang_up)).running() as broker,
+        ScriptedBroker((Kind.PUBLISH, hang_up)).running() as broker,
         connect(BrokerUrl.parse(broker.url), OPTIONS) as connection,
     ):
         async with asyncio.timeout(60):
@@ -75,7 +77,7 @@ async def test_an_acknowledgement_that_does_not_come_is_told_with_its_topic() ->
         pass
 
     async with (
-        ScriptedBroker((Packet.PUBLISH, keep_silent)).running() as broker,
+        ScriptedBroker((Kind.PUBLISH, keep_silent)).running() as broker,
         connect(BrokerUrl.parse(broker.url), replace(OPTIONS, patience=1.0)) as connection,
     ):
         with pytest.raises(BrokerError, match=r"no acknowledgement within 1 s of a message to a/b"):
@@ -85,7 +87,7 @@ async def test_an_acknowledgement_that_does_not_come_is_told_with_its_topic() ->
 
 async def test_what_may_not_be_subscribed_or_published_to_is_named() -> None:
     async with (
-        ScriptedBroker(grant=0x80).running() as broker,
+        ScriptedBroker(forbidden={"a/b"}).running() as broker,
         connect(BrokerUrl.parse(broker.url), OPTIONS) as connection,
     ):
         with pytest.raises(SubscriptionRefusedError, match="refuses the subscription to a/b; check its access rules"):

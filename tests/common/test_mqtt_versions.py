@@ -6,8 +6,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from fake_transport import HEIGHTS
-from scripted_broker import Action, Packet, ScriptedBroker, half, hang_up, message, nonsense, reply_and_hang_up
+from heights import HEIGHTS
+from scripted_broker import (
+    Action,
+    Kind,
+    ScriptedBroker,
+    half,
+    hang_up,
+    header,
+    keep_silent,
+    message,
+    nonsense,
+    reply_and_hang_up,
+    replying,
+)
 from servers import Mosquitto, free_port
 
 from hush_client import Client, MqttTransport
@@ -17,6 +29,8 @@ from hush_common.mqtt.connection import MqttConnection, Options, connect
 from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
 
+pytestmark = pytest.mark.medium
+
 TOPIC = report_topic("heights", "d")
 OPTIONS = Options(
     identifier="test", version="5", payload_limit=65_536, inbox_messages=9, inbox_bytes=99_999, window=10, patience=20.0
@@ -24,27 +38,15 @@ OPTIONS = Options(
 FIVE, OLD = 5, 4
 
 
-def replying(reply: bytes) -> Action:
-    async def reply_with(writer: asyncio.StreamWriter, _reply: bytes) -> None:
-        writer.write(reply)
-        writer.close()
-
-    return reply_with
-
-
-async def keep_silent(_writer: asyncio.StreamWriter, _reply: bytes) -> None:
-    pass
-
-
 @pytest.mark.parametrize(
     ("refusal", "remembered"),
     [
         pytest.param(reply_and_hang_up, True, id="the refusal of a broker of 3.1.1"),
-        pytest.param(replying(b"\x20\x03\x00\x84\x00"), True, id="the refusal of MQTT 5"),
-        pytest.param(replying(b"\x20\x02\x00\x84"), False, id="the refusal of MQTT 5 without its properties"),
-        pytest.param(replying(b"\x20\x02\x00\x00"), False, id="the welcome of 3.1.1"),
-        pytest.param(replying(b"\x20\x02\x00\x05"), False, id="another refusal of 3.1.1"),
-        pytest.param(replying(b"\x20\x03\x00\x01\x00"), True, id="the code of 3.1.1 in a packet of MQTT 5"),
+        pytest.param(replying(b"\x20\x03\x00\x84\x00", hangs_up=True), True, id="the refusal of MQTT 5"),
+        pytest.param(replying(b"\x20\x02\x00\x84", hangs_up=True), False, id="the refusal of MQTT 5, no properties"),
+        pytest.param(replying(b"\x20\x02\x00\x00", hangs_up=True), False, id="the welcome of 3.1.1"),
+        pytest.param(replying(b"\x20\x02\x00\x05", hangs_up=True), False, id="another refusal of 3.1.1"),
+        pytest.param(replying(b"\x20\x03\x00\x01\x00", hangs_up=True), True, id="of 3.1.1 in a packet of 5"),
         pytest.param(hang_up, False, id="nothing, and hangs up"),
         pytest.param(half, False, id="half a word, and hangs up"),
         pytest.param(nonsense, False, id="nonsense"),
@@ -62,7 +64,7 @@ async def test_where_mqtt_5_is_not_spoken_3_1_1_is_and_a_refusal_is_remembered(
             async with transport.connect() as link:
                 assert await link.publish(TOPIC, b"1") == Acknowledgement(0, can_refuse=False)
         assert broker.versions == ([FIVE, OLD, OLD] if remembered else [FIVE, OLD, FIVE, OLD])
-        assert broker.published == [b"1", b"1"]
+        assert broker.payloads == [b"1", b"1"]
 
 
 async def test_a_broker_of_neither_version_is_told_as_such() -> None:
@@ -140,7 +142,9 @@ async def test_mosquitto_tells_what_its_rules_forbid_and_the_connection_lives_on
     ],
 )
 async def test_whatever_a_broker_says_to_a_publication_is_handed_on(said: bytes, reason: int) -> None:
-    async with ScriptedBroker(reasons=[said]).running() as broker, MqttTransport(broker.url, "d").connect() as link:
+    puback = header(0x40, 2 + len(said)) + b"\x00\x01" + said
+    broker = ScriptedBroker((Kind.PUBLISH, replying(puback)))
+    async with broker.running(), MqttTransport(broker.url, "d").connect() as link:
         assert await link.publish(TOPIC, b"1") == Acknowledgement(reason, can_refuse=True)
         assert await link.publish(TOPIC, b"2") == Acknowledgement(0, can_refuse=True)
         assert broker.connections == 1
@@ -159,13 +163,13 @@ async def test_no_more_is_sent_at_once_than_the_broker_takes() -> None:
                 writer.write(unanswered.pop())
 
     limits = b"\x21" + struct.pack(">H", window)
-    faults = [(Packet.PUBLISH, hold)] * 30
+    faults = [(Kind.PUBLISH, hold)] * 30
     async with ScriptedBroker(*faults, limits=limits).running() as broker:
         async with MqttTransport(broker.url, "d").connect() as link:
             async with asyncio.timeout(60):
                 await asyncio.gather(*(link.publish(TOPIC, b"%d" % number) for number in range(30)))
         assert most == window
-        assert broker.published == [b"%d" % number for number in range(30)]
+        assert broker.payloads == [b"%d" % number for number in range(30)]
 
 
 async def test_what_is_longer_than_the_broker_takes_is_not_sent() -> None:
@@ -173,7 +177,7 @@ async def test_what_is_longer_than_the_broker_takes_is_not_sent() -> None:
     async with ScriptedBroker(limits=limits).running() as broker, MqttTransport(broker.url, "d").connect() as link:
         assert await link.publish(TOPIC, bytes(200)) == Acknowledgement(0x95, can_refuse=True)
         assert await link.publish(TOPIC, b"short") == Acknowledgement(0, can_refuse=True)
-        assert broker.published == [b"short"]
+        assert broker.payloads == [b"short"]
 
 
 @pytest.mark.parametrize("limit", ["message_size_limit 30", "max_packet_size 100"])
@@ -194,7 +198,7 @@ async def test_why_the_broker_ended_the_connection_is_told() -> None:
         writer.write(b"\xe0\x02\x97\x00")
         writer.close()
 
-    async with ScriptedBroker((Packet.PUBLISH, say_why)).running() as broker, AsyncExitStack() as stack:
+    async with ScriptedBroker((Kind.PUBLISH, say_why)).running() as broker, AsyncExitStack() as stack:
         connection: MqttConnection = await stack.enter_async_context(connect(BrokerUrl.parse(broker.url), OPTIONS))
         with pytest.raises(BrokerError, match=r"the broker ended the connection \(quota exceeded\)") as caught:
             await connection.publish(TOPIC, b"1")
@@ -216,7 +220,7 @@ async def test_a_task_is_read_whatever_properties_somebody_gave_it(properties: b
     async def decorated(writer: asyncio.StreamWriter, reply: bytes) -> None:
         writer.write(reply[:6] + message(topic, HEIGHTS, properties=properties))
 
-    async with ScriptedBroker((Packet.SUBSCRIBE, decorated)).running() as broker:
+    async with ScriptedBroker((Kind.SUBSCRIBE, decorated)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.task("heights", timeout=60)).payload == HEIGHTS
         assert broker.versions == [FIVE]
@@ -231,7 +235,7 @@ async def test_a_message_whose_properties_do_not_end_is_cut_if_it_is_long_and_ha
     async def broken(writer: asyncio.StreamWriter, reply: bytes) -> None:
         writer.write(reply[:6] + message(task_topic("heights"), b"x", properties=b"\x7f"))
 
-    async with ScriptedBroker((Packet.SUBSCRIBE, broken), (Packet.SUBSCRIBE, endless)).running() as broker:
+    async with ScriptedBroker((Kind.SUBSCRIBE, broken), (Kind.SUBSCRIBE, endless)).running() as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             assert (await client.report("heights", 172.0, timeout=60)).status == "sent"
         assert broker.connections == 2

@@ -16,7 +16,7 @@ from pathlib import Path
 import aiomqtt
 import pytest
 from certificates import Authority
-from fake_transport import make_heights
+from heights import make_heights
 from servers import Mosquitto, free_port, need
 
 from hush_client import Client

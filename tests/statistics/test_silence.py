@@ -18,7 +18,7 @@ from threading import Thread
 from typing import get_type_hints
 
 import pytest
-from fake_transport import answer_one
+from answers import answer_one
 from silence import NOW, Answer, Event, Events, Tree, known_laws, law_of, paths, question_of, worst_ratio
 
 from hush import Task

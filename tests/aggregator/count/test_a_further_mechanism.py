@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_transport import FakeTransport
 from judge import verdict
 from rendered import rendered, squeezed
+from scripted_broker import ScriptedBroker
 from toy import coarse_analysis, kary_analysis
 from toy.coarse import Coarse
 from toy.kary import KaryResponse
@@ -178,7 +178,7 @@ def test_it_is_judged_and_audited(toy: Toy) -> None:
 async def test_a_device_refuses_what_its_own_program_did_not_register(toy: Toy, tmp_path: Path) -> None:
     with toy.registered():
         payload = toy.task().payload
-    broker = FakeTransport(retained={task_topic("t"): payload})
+    broker = ScriptedBroker(retained={task_topic("t"): payload})
     with analyses.registered(toy.kind, toy.analysis):  # what an aggregator of the same process knows, no device knows
         async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
             with pytest.raises(TaskError, match=f"mechanism: '{toy.kind.name}' does not fit a "):
@@ -192,7 +192,7 @@ async def test_a_device_refuses_what_its_own_program_did_not_register(toy: Toy, 
 
 async def test_a_device_that_registered_it_answers(toy: Toy, tmp_path: Path) -> None:
     with registry.registered(toy.kind):
-        broker = FakeTransport(retained={task_topic("t"): toy.task().payload})
+        broker = ScriptedBroker(retained={task_topic("t"): toy.task().payload})
         async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
             receipt = await gateway.report("d", "t", toy.value)
     assert receipt.status == "sent"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from backlog import Service, counted_ids, fill, report_id, retain, slowed
 from counting import counted
-from flooding_broker import FloodingBroker, Manners
 from paho.mqtt.client import topic_matches_sub
+from scripted_broker import Manners, ScriptedBroker
 from servers import Mosquitto
 
 from hush import Task
@@ -137,7 +137,7 @@ def test_a_million_reports_are_counted_through_ten_kills(mosquitto: Mosquitto, t
 
 
 @asynccontextmanager
-async def aggregating(broker: FloodingBroker, path: Path, *outcomes: list[CommitOutcome]) -> AsyncIterator[Aggregator]:
+async def aggregating(broker: ScriptedBroker, path: Path, *outcomes: list[CommitOutcome]) -> AsyncIterator[Aggregator]:
     """Over one connection, where tasks, reports and answers come one behind the other."""
     with SqliteStore(path) as store:
         bus = MqttBroker(BrokerUrl.parse(broker.url), "hush-aggregator-test", kept=True)
@@ -165,9 +165,9 @@ def backlog(count: int, others: int = 0) -> list[tuple[str, bytes]]:
     return found
 
 
-async def drained(broker: FloodingBroker, path: Path, reports: int, seconds: float) -> None:
+async def drained(broker: ScriptedBroker, path: Path, reports: int, seconds: float) -> None:
     async with asyncio.timeout(seconds):
-        while broker.left or counted(path) < reports:  # noqa: ASYNC110 - a store has no event
+        while broker.backlog or counted(path) < reports:  # noqa: ASYNC110 - a store has no event
             await asyncio.sleep(0.05)
 
 
@@ -209,10 +209,12 @@ async def drained_through_repeated_ids(path: Path, ids: int, hang_up_after: int,
     Return whether each report is counted once.
     """
     reports = 69_000
-    waiting = FloodingBroker(backlog(reports, others=1000), Manners(hang_up_after=hang_up_after), ids)
+    waiting = ScriptedBroker(
+        retained={}, backlog=backlog(reports, others=1000), manners=Manners(hang_up_after=hang_up_after), ids=ids
+    )
     async with waiting.running() as broker, aggregating(broker, path) as aggregator:
         async with asyncio.timeout(200):
-            while broker.left or (in_order and counted(path) < reports):  # noqa: ASYNC110 - a store has no event
+            while broker.backlog or (in_order and counted(path) < reports):  # noqa: ASYNC110 - a store has no event
                 await asyncio.sleep(0.05)
         if not in_order:
             await asyncio.sleep(0.5)
@@ -265,13 +267,14 @@ async def test_a_broker_that_is_slow_is_not_given_up(
     scaled(monkeypatch, scale)
     path, reports, outcomes = tmp_path / "hush.sqlite3", 20_000, list[CommitOutcome]()
     slow = Manners(**{key: seconds * scale for key, seconds in manners.items()})  # type: ignore[arg-type]
-    async with FloodingBroker(backlog(reports), slow).running() as broker, aggregating(broker, path, outcomes):
+    waiting = ScriptedBroker(retained={}, backlog=backlog(reports), manners=slow)
+    async with waiting.running() as broker, aggregating(broker, path, outcomes):
         await drained(broker, path, reports, 100 + 100 * scale)
         assert broker.connections == 1, name
         if slow.suback_after or slow.retained_for:
             assert not broker.published, "it was counted before the broker has answered"
         async with asyncio.timeout(100 + 300 * scale):  # four subscriptions, each answered before the next is sent
-            while task_topic("number") not in broker.published:  # noqa: ASYNC110 - as above
+            while task_topic("number") not in broker.retained:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.05)
         assert broker.connections == 1, name
     assert sorted(counted_ids(path)) == sorted(map(report_id, range(reports)))
@@ -283,7 +286,8 @@ async def test_a_broker_that_is_silent_for_longer_is_given_up_and_asked_again(
 ) -> None:
     scaled(monkeypatch, 0.02)
     path = tmp_path / "hush.sqlite3"
-    async with FloodingBroker(backlog(1000), Manners(silent_for=3)).running() as broker, aggregating(broker, path):
+    waiting = ScriptedBroker(retained={}, backlog=backlog(1000), manners=Manners(silent_for=3))
+    async with waiting.running() as broker, aggregating(broker, path):
         async with asyncio.timeout(60):
             while broker.connections < 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.05)

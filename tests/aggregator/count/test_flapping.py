@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from counting import counted, refused
-from fake_transport import make_heights
+from heights import make_heights
 from virtual_time import VirtualLoop
 
 from hush_aggregator import Aggregator, SqliteStore

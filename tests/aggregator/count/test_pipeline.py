@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 from stored import read_ids
 from waiting import until
 
@@ -20,6 +20,7 @@ from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.store import UNKNOWN, Accepted, CommitOutcome
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import make_task
+from hush_common.topics import task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
@@ -63,7 +64,7 @@ def n(store: WatchedStore) -> int:
 
 @asynccontextmanager
 async def running(
-    bus: FakeBus,
+    bus: ScriptedBroker,
     store: WatchedStore,
     *,
     tasks: tuple[Task, ...] = (HEIGHTS,),
@@ -82,7 +83,7 @@ async def running(
 
 
 async def test_reports_are_counted_acknowledged_and_released(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store):
         bus.send(TOPIC, *frames(50))
         await bus.emptied()
@@ -92,7 +93,7 @@ async def test_reports_are_counted_acknowledged_and_released(store: WatchedStore
 
 
 async def test_a_report_delivered_twice_is_counted_once_and_told(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store) as aggregator:
         (frame,) = frames(1)
         bus.send(TOPIC, frame, frame)
@@ -104,7 +105,7 @@ async def test_a_report_delivered_twice_is_counted_once_and_told(store: WatchedS
 
 
 async def test_a_connection_lost_between_commit_and_acknowledgement_counts_nothing_twice(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     loop = asyncio.get_running_loop()
     drops = iter(range(3))
 
@@ -121,7 +122,7 @@ async def test_a_connection_lost_between_commit_and_acknowledgement_counts_nothi
 
 
 async def test_nothing_is_acknowledged_before_it_is_committed(store: WatchedStore) -> None:
-    bus = FakeBus(window=7)
+    bus = ScriptedBroker(retained={}, window=7)
     counts: list[tuple[int, int]] = []
     store.after = lambda: counts.append((bus.acknowledged, rows(store)))
     async with running(bus, store):
@@ -133,7 +134,7 @@ async def test_nothing_is_acknowledged_before_it_is_committed(store: WatchedStor
 
 @pytest.mark.virtual_time
 async def test_a_report_that_arrives_before_its_task_is_counted(store: WatchedStore) -> None:
-    bus = FakeBus(retained_after=0.1)
+    bus = ScriptedBroker(retained={}, retained_after=0.1)
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(30))
     async with running(bus, store, tasks=(), settle_s=5, any_task=True):
@@ -144,7 +145,7 @@ async def test_a_report_that_arrives_before_its_task_is_counted(store: WatchedSt
 
 @pytest.mark.virtual_time
 async def test_a_full_window_of_unknown_tasks_does_not_stop_reports_of_known_ones_for_good(store: WatchedStore) -> None:
-    bus = FakeBus(window=5)
+    bus = ScriptedBroker(retained={}, window=5)
     bus.send("hush/v1/reports/nobody/device", *frames(5))
     bus.send(TOPIC, *frames(5))
     async with running(bus, store):
@@ -160,16 +161,16 @@ ELSEWHERE = "hush/v1/reports/other/device"
 @pytest.mark.virtual_time
 async def test_reports_of_a_task_that_is_published_for_another_store_are_not_refused(store: WatchedStore) -> None:
     foreign: list[int] = []
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store, on_commit=lambda outcome: foreign.append(outcome.foreign)):
         await bus.up.wait()
-        bus.retain("other", OTHER.payload)
+        bus.retain(task_topic("other"), OTHER.payload)
         await asyncio.sleep(0.1)
         bus.send(ELSEWHERE, *frames(5, OTHER), b"no frame")
         bus.send("hush/v1/reports/nobody/device", *frames(2))
         bus.send(TOPIC, *frames(3), b"no frame")
         await bus.emptied()
-        bus.retain("other", b"")
+        bus.retain(task_topic("other"), b"")
         await asyncio.sleep(0.1)
         bus.send(ELSEWHERE, *frames(4, OTHER))
         await bus.emptied()
@@ -184,20 +185,20 @@ async def test_reports_of_a_task_for_which_there_is_no_room_are_refused_as_that(
     store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_aggregator.tasks.TASKS", 1)
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store, tasks=(), any_task=True) as aggregator:
         await bus.up.wait()
-        bus.retain("heights", HEIGHTS.payload)
+        bus.retain(task_topic("heights"), HEIGHTS.payload)
         await asyncio.sleep(0.1)
         assert aggregator.task_limit == ""
-        bus.retain("other", OTHER.payload)
+        bus.retain(task_topic("other"), OTHER.payload)
         await asyncio.sleep(0.1)
         assert aggregator.task_limit.startswith("1 published tasks are not counted: no more than 1 tasks found")
         assert aggregator.intake.without_room == 1
         bus.send(ELSEWHERE, *frames(5, OTHER))
         bus.send("hush/v1/reports/nobody/device", *frames(2))
         await bus.emptied()
-        bus.retain("other", b"")
+        bus.retain(task_topic("other"), b"")
         await asyncio.sleep(0.1)
         assert (aggregator.task_limit, aggregator.intake.without_room) == ("", 0)
     assert store.refusals(UNKNOWN) == {Refusal.TASK_LIMIT: 5, Refusal.UNKNOWN_TASK: 2}
@@ -208,7 +209,7 @@ async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_
     store: WatchedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hush_aggregator.intake._LIMIT", 10)
-    bus = FakeBus(retained_after=0.1)
+    bus = ScriptedBroker(retained={}, retained_after=0.1)
     bus.retained["hush/v1/tasks/heights"] = HEIGHTS.payload
     bus.send(TOPIC, *frames(100))
     bus.send("hush/v1/reports/nobody/device", *frames(100))
@@ -220,7 +221,7 @@ async def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted_all_
 
 
 async def test_a_storm_of_garbage_is_counted_and_the_reports_in_it_are_not_lost(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     good = iter(frames(200))
     garbage = [b"", b"\x00", b"{", b"[]", b"\x02" * 25, b'{"v":2,"v":2}', b'{"v":1}', bytes(41), b"[" * 100_000]
     async with running(bus, store):
@@ -239,12 +240,12 @@ async def test_a_storm_of_garbage_is_counted_and_the_reports_in_it_are_not_lost(
 
 async def test_a_task_that_is_none_is_logged_and_ignored(store: WatchedStore, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store, tasks=(), any_task=True):
         await bus.up.wait()
         for payload in (b"\xff", b"[1]", b"", b'{"id":"else"}', HEIGHTS.payload):
-            bus.retain("else", payload)
-        bus.retain("heights", HEIGHTS.payload)
+            bus.retain(task_topic("else"), payload)
+        bus.retain(task_topic("heights"), HEIGHTS.payload)
         bus.send(TOPIC, *frames(1))
         await bus.emptied()
     assert store.tasks() == [HEIGHTS.payload]
@@ -258,11 +259,11 @@ async def test_the_first_task_under_an_id_wins_and_the_other_is_told(
     store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = make_task({"id": "heights", "epsilon": "2", "domain": NUMBER})
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store, tasks=(), any_task=True):
         await bus.up.wait()
-        bus.retain("heights", HEIGHTS.payload)
-        bus.retain("heights", other.payload)
+        bus.retain(task_topic("heights"), HEIGHTS.payload)
+        bus.retain(task_topic("heights"), other.payload)
         bus.send(TOPIC, *frames(3), *frames(2, other))
         await bus.emptied()
     assert n(store) == 3
@@ -273,7 +274,7 @@ async def test_the_first_task_under_an_id_wins_and_the_other_is_told(
 async def test_a_task_of_ones_own_that_contradicts_the_store_is_an_error(store: WatchedStore) -> None:
     store.add_task(make_task({"id": "heights", "epsilon": "2", "domain": NUMBER}))
     with pytest.raises(TaskError, match="choose another id"):
-        await Aggregator(FakeBus(), store, tasks=(HEIGHTS,)).run()
+        await Aggregator(ScriptedBroker(retained={}), store, tasks=(HEIGHTS,)).run()
 
 
 async def test_a_stored_task_keeps_what_an_earlier_version_decided_for_the_same_draft(
@@ -283,7 +284,7 @@ async def test_a_stored_task_keeps_what_an_earlier_version_decided_for_the_same_
     draft = {"id": "heights", "epsilon": "4.2", "domain": NUMBER, "mechanism": "auto"}
     before = make_task(draft | {"mechanism": "multilevel", "levels": 4})  # to the byte what "auto" meant once
     assert store.add_task(before) == before.payload
-    bus, now = FakeBus(), make_task(draft)
+    bus, now = ScriptedBroker(retained={}), make_task(draft)
     assert now.mechanism == "table"
     async with running(bus, store, tasks=(now,)):
         bus.send(TOPIC, *frames(3, before), *frames(2, now))
@@ -296,7 +297,7 @@ async def test_a_stored_task_keeps_what_an_earlier_version_decided_for_the_same_
 
 
 async def test_a_restart_continues_where_it_stopped(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store):
         bus.send(TOPIC, *frames(10))
         await bus.emptied()
@@ -309,7 +310,7 @@ async def test_a_restart_continues_where_it_stopped(store: WatchedStore) -> None
 
 
 async def test_a_full_disk_stops_the_run_and_acknowledges_nothing(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     aggregator = Aggregator(bus, store, tasks=(HEIGHTS,))
     store.add_task(HEIGHTS)
     (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
@@ -326,7 +327,7 @@ async def test_a_full_disk_stops_the_run_and_acknowledges_nothing(store: Watched
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_stopping_while_the_connection_is_lost_stops(store: WatchedStore, turns: int) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     running = asyncio.create_task(Aggregator(bus, store).run(), name="aggregator")
     await bus.up.wait()
     bus.drop()
@@ -338,7 +339,7 @@ async def test_stopping_while_the_connection_is_lost_stops(store: WatchedStore, 
 
 
 async def test_stopping_in_the_middle_of_a_batch_finishes_it(store: WatchedStore) -> None:
-    bus = FakeBus(window=50)
+    bus = ScriptedBroker(retained={}, window=50)
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
     store.before = lambda: loop.call_soon_threadsafe(begun.set)
@@ -355,18 +356,18 @@ async def test_stopping_in_the_middle_of_a_batch_finishes_it(store: WatchedStore
 async def test_a_broker_that_is_not_there_at_first_is_told_once_and_found_later(
     store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bus = FakeBus(refuses=3)
+    bus = ScriptedBroker(retained={}, refusals=["cannot connect"] * 3)
     bus.send(TOPIC, *frames(2))
     async with running(bus, store):
         await bus.emptied()
     told = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == ["fake: cannot connect; retrying until it works"]
+    assert told == ["fake://broker: cannot connect; retrying until it works"]
     assert n(store) == 2
 
 
 @pytest.mark.virtual_time
 async def test_estimates_are_released_at_most_once_a_second_and_after_the_last_report(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     loop = asyncio.get_running_loop()
     async with running(bus, store):
         began = loop.time()
@@ -385,7 +386,7 @@ async def test_estimates_are_released_at_most_once_a_second_and_after_the_last_r
 
 
 async def test_the_document_of_a_task_without_reports_has_no_mean_and_no_nulls(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store) as aggregator:
         bus.send(TOPIC, b"garbage")
         await bus.emptied()
@@ -398,7 +399,7 @@ async def test_the_document_of_a_task_without_reports_has_no_mean_and_no_nulls(s
 
 @pytest.mark.virtual_time
 async def test_a_result_that_nobody_can_have_is_refused(store: WatchedStore) -> None:
-    async with running(FakeBus(), store) as aggregator:
+    async with running(ScriptedBroker(retained={}), store) as aggregator:
         await asyncio.sleep(0.05)
         with pytest.raises(TaskError, match="no task 'weights' is known"):
             await aggregator.estimate("weights")
@@ -407,7 +408,7 @@ async def test_a_result_that_nobody_can_have_is_refused(store: WatchedStore) -> 
 
 
 async def test_a_json_report_and_the_same_as_a_frame_are_one_report(store: WatchedStore) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     report = Report(HEIGHTS.report_digest, 0, bytes(range(16)), (571231,))
     async with running(bus, store):
         bus.send(TOPIC, encode_json("heights", report), encode_frame([report]))
@@ -427,7 +428,7 @@ async def test_the_latest_round_is_the_one_that_is_released(store: WatchedStore)
             "opens": "2026-01-01T00:00:00Z",
         }
     )
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     async with running(bus, store, tasks=(task,)) as aggregator:
         for round_ in (1, 0):
             bus.send(TOPIC, encode_frame([Report(task.report_digest, round_, bytes(16), (round_,))]))
@@ -440,7 +441,7 @@ async def test_the_latest_round_is_the_one_that_is_released(store: WatchedStore)
 
 async def test_the_event_loop_is_never_blocked_by_the_store(store: WatchedStore) -> None:
     writer = sqlite3.connect(store._path, isolation_level=None)
-    bus, begun, ended = FakeBus(), threading.Event(), threading.Event()
+    bus, begun, ended = ScriptedBroker(retained={}), threading.Event(), threading.Event()
     async with asyncio.timeout(60), running(bus, store):
         await until(lambda: ESTIMATE in bus.retained)
         writer.execute("BEGIN IMMEDIATE")  # the store waits for this lock, in its thread, until it gives up after 10 s

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from counting import Observer, aggregating, counted, observing, refused
 from crash_child import STEPS, Job, encode
-from fake_transport import HEIGHTS
+from heights import HEIGHTS
 from servers import Mosquitto
 
 from hush_client.state.database import FILE_NAME

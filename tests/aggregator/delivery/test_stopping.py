@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 
 from hush import Task
 from hush_aggregator import Aggregator, Estimate, SqliteStore, release
@@ -30,11 +30,11 @@ class Slow(ThreadEstimator):
         return await super().__call__(task, tally, confidence)
 
 
-def n(bus: FakeBus, task: Task) -> int:
+def n(bus: ScriptedBroker, task: Task) -> int:
     return int(json.loads(bus.retained.get(estimate_topic(task.id), b'{"n":-1}'))["n"])
 
 
-def released(bus: FakeBus) -> list[str]:
+def released(bus: ScriptedBroker) -> list[str]:
     """Tasks whose estimates were published, in order."""
     return [task_id for topic, _ in bus.published if (task_id := task_of_estimate_topic(topic)) is not None]
 
@@ -44,7 +44,7 @@ async def test_what_was_not_published_before_a_stop_comes_first_after_the_next_s
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(release, "_LAST_S", 0.2)
-    bus, slow = FakeBus(), Slow()
+    bus, slow = ScriptedBroker(retained={}), Slow()
     with SqliteStore(tmp_path / "store") as store:
         store.add_tasks(TASKS)
         async with asyncio.timeout(60):

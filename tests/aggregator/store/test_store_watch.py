@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fake_bus import FakeBus
+from scripted_broker import ScriptedBroker
 
 from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.closing import StoreWatcher
@@ -41,7 +41,7 @@ async def test_each_listener_is_told_of_a_change_once_and_in_order(monkeypatch: 
 
 
 async def test_a_running_aggregator_counts_a_task_that_a_command_adds(tmp_path: Path) -> None:
-    bus = FakeBus()
+    bus = ScriptedBroker(retained={})
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         running = asyncio.create_task(Aggregator(bus, store).run(), name="aggregator")
         await bus.up.wait()
