@@ -1,303 +1,243 @@
-"""Reports in runs: exactly what was inserted is found and read, through merges, restarts and failures."""
+"""Reports in runs, through the store: each is there once, through merges, restarts, deletions and failures."""
 
-import secrets
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hush_aggregator.store import lsm
-from hush_aggregator.store.base import DamagedError
-from hush_aggregator.store.lsm import (
-    ReportTree,
-    Section,
-    SeriesDeletion,
-    ids_of,
-    make_keys,
-    merge,
-    read_runs,
-    series_number,
-)
-from hush_aggregator.store.reading import prepare
+from hush import Task
+from hush_aggregator import SqliteStore
+from hush_aggregator.store import Accepted, SqliteEditor, lsm, sqlite
+from hush_common.errors import StoreError
+from hush_common.task import make_task
+from hush_common.wire import Refusal
 
-SALT = bytes(range(32))
-Model = dict[bytes, tuple[int, ...]]
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small chunks and runs, so that a few thousand reports reach every level."""
-    for name, value in {"CHUNK": 16, "HEAD": 16, "FAN_IN": 3, "LARGEST": 1500, "_RECENT": 100}.items():
-        monkeypatch.setattr(lsm, name, value)
+NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
+ROUNDS = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "3"}
+NARROW = make_task(ROUNDS | {"id": "narrow", "domain": NUMBER})
+WIDE = make_task({"id": "wide", "epsilon": "1", "domain": NUMBER, "offers": ["0.5", "1"]})  # two integers a body
+SERIES = [(NARROW, 0), (NARROW, 1), (NARROW, 2), (WIDE, 0)]
+Known = dict[tuple[Task, int], dict[bytes, tuple[int, ...]]]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "tree.sqlite"
-    with closing(opened(path)) as connection:
-        prepare(path, connection)
-    return path
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "hush.sqlite"
 
 
-def opened(file: Path) -> sqlite3.Connection:
-    return sqlite3.connect(file, isolation_level=None)
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small chunks and runs, so that a few thousand reports reach every level."""
+    for name, value in {"CHUNK": 16, "HEAD": 16, "FAN_IN": 3, "LARGEST": 1500}.items():
+        monkeypatch.setattr(lsm, name, value)
 
 
-def sections(rng: np.random.Generator, count: int, known: Model) -> Iterator[Section]:
-    """New reports of some rounds, with bodies of one or three integers."""
-    for width, rounds in ((1, 3), (3, 2)):
-        keys, bodies = [], []
-        for ordinal in range(rounds):
-            ids = np.frombuffer(rng.bytes(16 * count), dtype="V16")
-            keys.append(make_keys(series_number(width, ordinal), ids))
-            high = 1 << int(rng.integers(1, 63))
-            bodies.append(rng.integers(-high, high, (count, width)))
-        joined, values = np.concatenate(keys), np.concatenate(bodies)
-        order = np.argsort(joined)
-        yield Section(joined[order], values[order])
-        known.update(zip(padded(joined), map(tuple, values.tolist()), strict=True))
+def accepted(of: tuple[Task, int], reports: dict[bytes, tuple[int, ...]]) -> Accepted:
+    return Accepted(*of, np.frombuffer(b"".join(reports), dtype="V16"), np.array([*reports.values()], dtype=np.int64))
 
 
-def padded(keys: lsm.Keys) -> list[bytes]:
-    return [bytes(key).ljust(24, b"\0") for key in keys]
-
-
-def content(connection: sqlite3.Connection, after: bytes = b"") -> Model:
-    found: Model = {}
-    keys: list[bytes] = []
-    for section in merge(connection, read_runs(connection), after):
-        keys += padded(section.keys)
-        found.update(zip(padded(section.keys), map(tuple, section.bodies.tolist()), strict=True))
-    assert keys == sorted(keys)
-    assert len(keys) == len(found)  # none twice
+def batch(rng: np.random.Generator, count: int, known: Known) -> list[Accepted]:
+    """New reports of each series, which are added to those that are known."""
+    found = []
+    for of in SERIES:
+        values = rng.integers(-(1 << 40), 1 << int(rng.integers(1, 41)), count).tolist()
+        bodies = [(k % 2, value) if of[0] is WIDE else (value,) for k, value in enumerate(values)]
+        ids = np.frombuffer(rng.bytes(16 * count), dtype="V16").tolist()
+        new = dict(zip(ids, bodies, strict=True))
+        known.setdefault(of, {}).update(new)
+        found.append(accepted(of, new))
     return found
 
 
-def insert(connection: sqlite3.Connection, tree: ReportTree, new: list[Section]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    tree.refresh()
-    tree.insert(new)
-    connection.execute("COMMIT")
+def check(store: SqliteStore, known: Known, rng: np.random.Generator) -> None:
+    """Compare all that is stored; a replay is a duplicate, and an id that differs by a bit is not."""
+    for of, reports in known.items():
+        found = [(report.id, report.body) for report in store.reports(of[0].digest, of[1])]
+        assert found == sorted(reports.items())
+        assert store.tally(of[0].digest, of[1]).n == len(reports)
+    check_replay(store, known, rng)
 
 
-def flags(connection: sqlite3.Connection, tree: ReportTree, keys: lsm.Keys) -> list[bool]:
-    connection.execute("BEGIN IMMEDIATE")
-    tree.refresh()
-    found: list[bool] = tree.find(keys).tolist()
-    connection.execute("COMMIT")
-    return found
+def check_replay(store: SqliteStore, known: Known, rng: np.random.Generator, most: int = 1 << 20) -> None:
+    replay = []
+    for of, reports in known.items():
+        ids = list(reports)
+        replay.append(accepted(of, {ids[k]: reports[ids[k]] for k in rng.permutation(len(ids))[:most].tolist()}))
+    outcome = store.commit(replay, {})
+    assert (outcome.accepted, outcome.refused) == (0, {Refusal.DUPLICATE: sum(len(one.ids) for one in replay)})
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("seed", range(3))
-def test_all_that_was_inserted_is_there_once_through_merges_and_restarts(file: Path, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    known: Model = {}
-    connection = opened(file)
-    tree = ReportTree(connection, SALT)
-    levels = set()
-    for turn in range(120):
-        insert(connection, tree, list(sections(rng, int(rng.integers(1, 30)), known)))
-        levels |= {run.level for run in read_runs(connection)}
-        if turn % 37 == 20:  # in the middle of a merge
-            connection.close()
-            connection = opened(file)
-            tree = ReportTree(connection, SALT)
-    assert content(connection) == known
-    assert max(levels) >= 3
-    assert sum(run.n for run in read_runs(connection)) == len(known)
-    stored = np.array(sorted(known), dtype="S24")
-    assert all(flags(connection, tree, rng.permutation(stored)))
-    foreign = stored.copy()
-    foreign.view(np.uint8).reshape(-1, 24)[:, 12] ^= 1
-    assert not any(flags(connection, tree, foreign))
-    middle = padded(stored)[len(stored) // 2]
-    assert content(connection, middle) == {key: body for key, body in known.items() if key > middle}
-    connection.close()
+def levels(path: Path) -> list[tuple[int, int]]:
+    """Level and number of reports of each run that counts."""
+    with closing(sqlite3.connect(path)) as reader:
+        return reader.execute("SELECT level, n FROM run WHERE level >= 0 ORDER BY id").fetchall()
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("most", [1, 100, 1_000_000])
-def test_all_runs_are_merged_into_one_and_the_tree_goes_on(file: Path, most: int) -> None:
-    rng = np.random.default_rng(6)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
+@pytest.mark.usefixtures("small")
+def test_every_report_is_there_once_through_merges_and_restarts(path: Path) -> None:
+    rng, known, seen = np.random.default_rng(1), Known(), set[int]()
+    for turns in (16, 27, 20):  # it ends in the middle of merges
+        with SqliteStore(path) as store:
+            for _ in range(turns):
+                store.commit(batch(rng, int(rng.integers(1, 30)), known), {})
+                check_replay(store, known, rng, 8)
+                seen |= {level for level, _ in levels(path)}
+    with SqliteStore(path) as store:
+        check(store, known, rng)
+        other = {bytes([*id_[:4], id_[4] ^ 1, *id_[5:]]): body for id_, body in known[NARROW, 1].items()}
+        assert store.commit([accepted((NARROW, 1), other)], {}).accepted == len(other)
+    assert max(seen) >= 3
+
+
+@pytest.mark.medium
+def test_a_hundred_thousand_reports_are_there_once(path: Path) -> None:
+    """They are in a run that has more reports than the keys that stay in memory."""
+    rng, known = np.random.default_rng(2), Known()
+    with SqliteStore(path) as store:
+        for _ in range(8):
+            store.commit(batch(rng, 3200, known), {})
+    sqlite.compact(path)
+    assert max(n for _, n in levels(path)) > 1 << 16
+    with SqliteStore(path) as store:
+        check_replay(store, known, rng, 500)
+        for (task, round_), reports in known.items():
+            ids = [id_ for portion, _ in store.arrays(task.digest, round_) for id_ in portion.tolist()]
+            assert ids == sorted(reports)
+        other = {id_[:15] + bytes([id_[15] ^ 1]): body for id_, body in [*known[NARROW, 0].items()][:2000]}
+        assert store.commit([accepted((NARROW, 0), other)], {}).accepted == len(other)
+
+
+@pytest.mark.usefixtures("small")
+def test_all_runs_are_merged_into_one_and_counting_goes_on(path: Path) -> None:
+    rng, known = np.random.default_rng(3), Known()
+    for _ in range(2):
+        with SqliteStore(path) as store:
+            for _ in range(20):
+                store.commit(batch(rng, 20, known), {})
+        before, after = sqlite.compact(path)
+        assert after < before
+        assert [n for _, n in levels(path)] == [sum(map(len, known.values()))]
+        with SqliteStore(path) as store:
+            check(store, known, rng)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_round_is_dropped_while_runs_are_merged(path: Path) -> None:
+    rng, known = np.random.default_rng(4), Known()
+    with SqliteStore(path) as store, SqliteEditor(path) as command:
         for _ in range(40):
-            insert(connection, tree, list(sections(rng, 20, known)))
-        for turn in range(2):
-            tree = ReportTree(connection, SALT)  # as the command does
-            more, steps = True, 0
-            while more:
-                if turn == 0 and steps == 3:
-                    tree = ReportTree(connection, SALT)  # interrupted
-                connection.execute("BEGIN IMMEDIATE")
-                tree.refresh()
-                more, steps = tree.compact(most), steps + 1
-                connection.execute("COMMIT")
-            assert [run.n for run in read_runs(connection)] == [len(known)]
-            assert content(connection) == known
-            assert all(flags(connection, tree, np.array(sorted(known), dtype="S24")))
-            chunks = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
-            assert chunks <= len(known) // lsm.CHUNK + 2
-            insert(connection, tree, list(sections(rng, 20, known)))
-            assert content(connection) == known
+            store.commit(batch(rng, 12, known), {})
+        for of, dropping in (((NARROW, 1), command), ((WIDE, 0), store)):
+            lost = accepted(of, known.pop(of))
+            while dropping.drop_reports(of[0].digest, of[1]):
+                new = [one for one in batch(rng, 3, {}) if (one.task, one.round) in known]
+                assert store.commit(new, {}).accepted == 3 * len(new)
+                for one in new:
+                    known[one.task, one.round] |= dict(
+                        zip(one.ids.tolist(), map(tuple, one.bodies.tolist()), strict=True)
+                    )
+            assert store.commit([lost], {}).refused == {Refusal.CLOSED: len(lost.ids)}
+            assert not list(store.reports(of[0].digest, of[1]))
+            check(store, known, rng)
+    sqlite.compact(path)
+    with SqliteStore(path) as store:
+        check(store, known, rng)
 
 
-def test_runs_of_which_everything_was_deleted_can_be_merged(file: Path) -> None:
-    rng = np.random.default_rng(8)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        for _ in range(3 * lsm.FAN_IN):
-            insert(connection, tree, list(sections(rng, 20, known)))
-        for series in {int.from_bytes(key[:8], "big") for key in known}:
-            connection.execute("BEGIN IMMEDIATE")
-            deletion = SeriesDeletion(connection, series)
-            while deletion.go_on(1000):
-                pass
-            connection.execute("COMMIT")
-        assert content(connection) == {}
-        later: Model = {}
-        tree = ReportTree(connection, SALT)
-        for _ in range(40):
-            insert(connection, tree, list(sections(rng, 5, later)))
-        assert content(connection) == later
-        assert all(flags(connection, tree, np.array(sorted(later), dtype="S24")))
-        assert not any(flags(connection, tree, np.array(sorted(known), dtype="S24")))
-
-
-def test_a_filter_that_says_yes_to_everything_changes_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(5)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
+@pytest.mark.usefixtures("small")
+def test_runs_of_which_everything_was_deleted_can_be_merged(path: Path) -> None:
+    rng, known = np.random.default_rng(5), Known()
+    with SqliteStore(path) as store:
+        store.add_tasks([NARROW, WIDE])
+        for _ in range(10):
+            store.commit(batch(rng, 20, {}), {})
+        with SqliteEditor(path) as command:
+            command.forget("narrow")
+            command.forget("wide")
+        other = make_task({"id": "other", "epsilon": "1", "domain": NUMBER})
         for _ in range(60):
-            insert(connection, tree, list(sections(rng, 10, known)))
-        monkeypatch.setattr(lsm.Filter, "may_contain", lambda _, hashes: np.arange(len(hashes.high)))
-        stored = np.array(sorted(known), dtype="S24")
-        assert all(flags(connection, tree, stored))
-        foreign = np.array([key[:-1] + bytes([key[-1] ^ 1]) for key in sorted(known)], dtype="S24")
-        assert not any(flags(connection, tree, foreign))
+            new = {rng.bytes(16): (k,) for k in range(9)}
+            known.setdefault((other, 0), {}).update(new)
+            assert store.commit([accepted((other, 0), new)], {}).accepted == 9
+        check(store, known, rng)
 
 
-def test_ids_with_zeros_at_their_end_are_different_ids(file: Path) -> None:
-    ids = np.frombuffer(b"".join(bytes([1] * k).ljust(16, b"\0") for k in range(17)), dtype="V16")
-    keys = make_keys(series_number(1, 0), ids)
-    assert ids_of(keys).tolist() == ids.tolist()
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        insert(connection, tree, [Section(keys[::2], np.arange(9).reshape(-1, 1))])
-        assert flags(connection, tree, keys) == [True, False] * 8 + [True]
+@pytest.mark.usefixtures("small")
+def test_a_batch_that_failed_leaves_no_report_behind(path: Path) -> None:
+    rng, known = np.random.default_rng(6), Known()
+    with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        for turn in range(21):
+            lost: Known = {}
+            failing = batch(rng, 12, lost)
+            other.execute("CREATE TRIGGER fault AFTER INSERT ON refusal BEGIN SELECT RAISE(ABORT, 'planted'); END")
+            with pytest.raises(StoreError, match="planted"):
+                store.commit(failing, {("narrow", Refusal.CLOSED): 1})
+            other.execute("DROP TRIGGER fault")
+            store.commit(batch(rng, 8, known), {})
+            check_replay(store, known, rng, 10)
+            if turn % 10 == 0:  # none of the lost ones is taken for a duplicate
+                assert store.commit(failing, {}).accepted == 48
+                for of in SERIES:
+                    known[of] |= lost[of]
+        check(store, known, rng)
 
 
-def test_a_rolled_back_batch_leaves_no_trace(file: Path) -> None:
+def test_ids_that_end_in_zeros_are_different_ids(path: Path) -> None:
+    ids = [bytes([1] * k).ljust(16, b"\0") for k in range(17)]
+    with SqliteStore(path) as store:
+        assert store.commit([accepted((NARROW, 0), dict.fromkeys(ids[::2], (1,)))], {}).accepted == 9
+        outcome = store.commit([accepted((NARROW, 0), dict.fromkeys(ids, (1,)))], {})
+        assert (outcome.accepted, outcome.refused) == (8, {Refusal.DUPLICATE: 9})
+        assert [report.id for report in store.reports(NARROW.digest, 0)] == sorted(ids)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("column", ["ids", "bodies"])
+def test_damaged_reports_are_never_merged(path: Path, column: str) -> None:
     rng = np.random.default_rng(7)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        for turn in range(80):
-            lost: Model = {}
-            connection.execute("BEGIN IMMEDIATE")
-            tree.refresh()
-            tree.insert(list(sections(rng, 12, lost)))
-            connection.execute("ROLLBACK")
-            tree.forget_memory()
-            insert(connection, tree, list(sections(rng, 8, known)))
-            some = rng.choice(np.array(sorted(known), dtype="S24"), 40)
-            assert all(flags(connection, tree, some))
-            if turn % 10 == 0:
-                assert not any(flags(connection, tree, np.array(sorted(lost), dtype="S24")))
-        assert content(connection) == known
+    with SqliteStore(path) as store:
+        for _ in range(20):
+            store.commit(batch(rng, 12, {}), {})
+    with closing(sqlite3.connect(path)) as other, other:
+        rows = other.execute(f"SELECT number, {column} FROM chunk").fetchall()  # noqa: S608 - our names
+        for number, blob in rows:
+            changed = (blob[:5] + bytes([blob[5] ^ 4]) + blob[6:], number)
+            other.execute(f"UPDATE chunk SET {column} = ? WHERE number = ?", changed)  # noqa: S608 - our names
+    with SqliteStore(path) as store, pytest.raises(StoreError, match="damaged"):
+        any(store.commit(batch(rng, 12, {}), {}).accepted == 0 for _ in range(20))
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("most", [1, 50, 100_000])
-def test_a_series_is_deleted_while_runs_are_merged(file: Path, most: int) -> None:
-    rng = np.random.default_rng(9)
-    known: Model = {}
-    gone = series_number(3, 1)
-    with closing(opened(file)) as connection, closing(opened(file)) as editor:
-        tree = ReportTree(connection, SALT)
-        for _ in range(61):
-            insert(connection, tree, list(sections(rng, 12, known)))
-        left = {key: body for key, body in known.items() if key[:8] != gone.to_bytes(8, "big")}
-        assert len(left) < len(known)
-        more: Model = {}
-        deletion, is_left = SeriesDeletion(editor, gone), True
-        while is_left:
-            editor.execute("BEGIN IMMEDIATE")
-            is_left = deletion.go_on(most)
-            editor.execute("COMMIT")
-            fresh = [section for section in sections(rng, 3, more) if section.bodies.shape[1] == 1]
-            insert(connection, tree, fresh)
-        left |= {key: body for key, body in more.items() if len(body) == 1}
-        assert content(connection) == left
-        lost = np.array([key for key in known if key not in left], dtype="S24")
-        assert not any(flags(connection, tree, lost))
-        for _ in range(40):
-            insert(connection, tree, list(sections(rng, 12, left)))
-        assert content(connection) == left
-        connection.execute("BEGIN IMMEDIATE")
-        compacting = ReportTree(connection, SALT)
-        compacting.refresh()
-        while compacting.compact(100):
-            pass
-        connection.execute("COMMIT")
-        assert content(connection) == left
-        assert sum(run.n for run in read_runs(connection)) == len(left)
+def test_a_thief_of_the_file_does_not_learn_which_report_is_the_newest(path: Path) -> None:
+    """At least a thousand others are in the same place, and those that leave the head are chosen at random."""
+    rng, stays = np.random.default_rng(8), list[float]()
+    with SqliteStore(path) as store:
+        for _ in range(24):
+            newest = {rng.bytes(16): (1,) for _ in range(300)}
+            store.commit([accepted((NARROW, 0), newest)], {})
+            found = levels(path)
+            (head,) = [n for level, n in found if level == 0]
+            assert head <= 2 * lsm.HEAD
+            assert all(n >= lsm.HEAD for level, n in found if level > 0)
+            if head == lsm.HEAD:  # it was full, and a half has left it
+                with closing(sqlite3.connect(path)) as reader:
+                    runs = [run for run in lsm.read_runs(reader) if run.level == 0]
+                    (section,) = lsm.merge(reader, runs)
+                stays.append(len(newest.keys() & set(lsm.ids_of(section.keys).tolist())) / 300)
+    assert len(stays) >= 4
+    assert all(0.3 < share < 0.7 for share in stays)
 
 
-@pytest.mark.parametrize("column", ["series", "ids", "bodies"])
-def test_damage_is_reported_and_never_merged(file: Path, column: str) -> None:
-    rng = np.random.default_rng(11)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        for _ in range(30):
-            insert(connection, tree, list(sections(rng, 12, known)))
-        rows = connection.execute(f"SELECT number, {column} FROM chunk").fetchall()  # noqa: S608 - our names
-        number, blob = rows[len(rows) // 2]
-        changed = blob[:5] + bytes([blob[5] ^ 4]) + blob[6:]
-        connection.execute(f"UPDATE chunk SET {column} = ? WHERE number = ?", (changed, number))  # noqa: S608 - likewise
-        with pytest.raises(DamagedError, match="not what was written"):
-            content(connection)
-
-
-def test_the_newest_report_is_in_the_head_or_anywhere(file: Path) -> None:
-    """Of 400 new reports, in batches of 40, those of the last batch are not the ones that form a run."""
-    rng = np.random.default_rng(13)
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        tree._random = np.random.default_rng(1)
-        for _ in range(40):
-            ids = np.frombuffer(rng.bytes(16 * 7), dtype="V16")
-            keys = np.sort(make_keys(series_number(1, 0), ids))
-            insert(connection, tree, [Section(keys, np.zeros((7, 1), dtype=np.int64))])
-            head = [run for run in read_runs(connection) if run.level == 0]
-            assert len(head) == 1
-            assert all(run.n >= 16 for run in read_runs(connection) if run.level > 0)
-            assert head[0].n <= 32
-
-
-def test_secret_salt_decides_what_collides() -> None:
-    """Keys that collide under one salt do not under another: without it nobody can prepare any."""
-    keys = make_keys(series_number(1, 0), np.frombuffer(secrets.token_bytes(16 * 4096), dtype="V16"))
-    with closing(sqlite3.connect(":memory:")) as connection:
-        one, other = (ReportTree(connection, salt)._hashes(keys) for salt in (SALT, SALT[::-1]))
-    assert not np.array_equal(one.masks, other.masks)
-    bits = np.unpackbits(one.masks.view(np.uint8)).mean() * 64
-    assert 4.5 < bits < 5  # five bits a key, of which some coincide
-
-
-def test_what_was_just_inserted_is_found_whatever_was_looked_up_before(file: Path) -> None:
-    rng = np.random.default_rng(17)
-    known: Model = {}
-    with closing(opened(file)) as connection:
-        tree = ReportTree(connection, SALT)
-        for _ in range(40):
-            insert(connection, tree, list(sections(rng, 1, known)))
-            assert all(flags(connection, tree, np.array(sorted(known), dtype="S24")))
+def test_without_the_salt_nobody_can_prepare_ids_that_collide(tmp_path: Path) -> None:
+    rng, filters = np.random.default_rng(9), []
+    some = {rng.bytes(16): (1,) for _ in range(1000)}
+    for name in ("a", "b"):
+        with SqliteStore(tmp_path / name) as store:
+            store.commit([accepted((NARROW, 0), some)], {})
+        with closing(sqlite3.connect(tmp_path / name)) as reader:
+            filters.append(np.frombuffer(reader.execute("SELECT filter FROM run").fetchone()[0], dtype=np.uint64))
+    first, second = filters
+    assert not np.array_equal(first, second)
+    bits = np.unpackbits(first.view(np.uint8)).sum() / 1000
+    assert 4 < bits < 5  # five a key, of which some coincide

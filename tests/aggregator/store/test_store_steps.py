@@ -1,10 +1,9 @@
 """The contract of a store for steps, of each kind: the last published estimate of an hour, ten reports apart."""
 
 import itertools
-import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -71,12 +70,9 @@ def test_within_an_hour_the_last_estimate_stays(store: ServedStore) -> None:
     assert there(store) == [(1, 50), (2, 61)]
 
 
-def test_a_step_without_an_estimate_has_its_count(store: ServedStore) -> None:
-    store.put_steps([PublishedStep(HEIGHTS.digest, 0, Step(START, 12))])
-    assert store.steps(HEIGHTS.digest, 0) == [Step(START, 12)]
-
-
-def test_rounds_and_tasks_have_their_own(store: ServedStore) -> None:
+def test_rounds_and_tasks_have_their_own_steps(store: ServedStore) -> None:
+    store.put_steps([PublishedStep(HEIGHTS.digest, 1, Step(START, 12))])
+    assert store.steps(HEIGHTS.digest, 1) == [Step(START, 12)]  # a step without an estimate has its count
     put(store, (1, 10))
     put(store, (1, 30), task=DAILY)
     put(store, (25, 20), task=DAILY, round_=1)
@@ -90,7 +86,7 @@ def test_what_was_published_before_changes_nothing(store: ServedStore) -> None:
     assert there(store) == [(1, 10), (2, 40)]
 
 
-def test_the_last_word_of_a_round_is_kept_however_few_reports_it_adds(store: ServedStore) -> None:
+def test_the_final_step_is_kept_however_few_reports_it_adds(store: ServedStore) -> None:
     put(store, (1, 10), (2, 40))
     assert put(store, (5, 43), is_final=True) == 1
     assert there(store) == [(1, 10), (5, 43)]
@@ -125,11 +121,9 @@ def test_a_week_later_whole_days_stay(store: ServedStore) -> None:
     assert [(one.until - START) / DAY for one in store.steps(HEIGHTS.digest, 0)] == [1, 2, 3, 9]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(data=st.data())
-def test_whatever_is_published_steps_are_whole_hours_and_ten_reports_apart(
-    store: ServedStore, data: st.DataObject
-) -> None:
+def test_steps_are_always_whole_hours_and_ten_reports_apart(store: ServedStore, data: st.DataObject) -> None:
     task, with_round = HEIGHTS, next(FREE)  # a store does not mind a round that no task has
     moves = st.tuples(st.integers(-3, 30), st.integers(0, 25), st.booleans(), st.booleans())
     hour, n, published = 100, 0, set[tuple[int, int]]()
@@ -174,16 +168,10 @@ def test_dropped_reports_and_closed_rounds_leave_the_steps(store: ServedStore) -
     assert there(store) == [(1, 16)]
 
 
-def test_a_store_without_the_table_has_no_steps_until_its_aggregator_starts(place: StorePlace) -> None:
+def test_a_store_of_before_has_no_steps_until_it_is_served(place: StorePlace) -> None:
     with place.open() as store:
         store.add_task(HEIGHTS)
-    if isinstance(place.address, Path):
-        with closing(sqlite3.connect(place.address)) as raw:
-            raw.execute("DROP TABLE step")
-            raw.commit()
-    else:
-        with place.address.connect() as connection:
-            connection.execute("DROP TABLE step")
+    place.execute("DROP TABLE step")
     with place.read() as reader:
         assert reader.steps(HEIGHTS.digest, 0) == []
         assert reader.stored_rows().steps == {}
@@ -201,15 +189,8 @@ def test_a_damaged_step_is_an_error_and_no_figure(place: StorePlace, change: str
     with place.open() as store:
         store.add_task(HEIGHTS)
         put(store, (1, 10), (2, 20))
-    change = f"UPDATE step SET {change}"  # noqa: S608 - ours
-    if isinstance(place.address, Path):
-        with closing(sqlite3.connect(place.address)) as raw:
-            raw.execute(change)
-            raw.commit()
-    else:
-        with place.address.connect() as connection:
-            connection.execute(change)
-    with place.read() as reader, pytest.raises(StoreError, match=r"a step is not what was written; .*backup"):
+    place.execute(f"UPDATE step SET {change}")  # noqa: S608 - ours
+    with place.read() as reader, pytest.raises(StoreError, match=r"step .*backup"):
         reader.steps(HEIGHTS.digest, 0)
 
 
@@ -222,27 +203,19 @@ def test_the_check_finds_a_step_with_more_reports_than_were_counted(place: Store
         assert check_reports(place.address) == (16, [])
         put(store, (2, 26))
     ((found,)) = check_reports(place.address)[1]
-    assert (found.task, found.round, found.counted, found.what) == ("heights", 0, 16, "a step has 26 reports")
+    assert (found.task, found.round, found.counted) == ("heights", 0, 16)
+    assert "26" in found.what
 
 
 def test_two_that_write_at_once_make_no_step_twice(place: StorePlace) -> None:
-    with place.open() as first:
+    with place.open() as first, ExitStack() as opened:
         first.add_task(HEIGHTS)
-        if isinstance(place.address, Path):
-            writers = [first, first]
-            opened = None
-        else:
-            opened = place.open(worker="2")
-            writers = [first, opened]
-        try:
-            with ThreadPoolExecutor(2) as pool:
-                for hour in range(20):
-                    both = [pool.submit(put, one, (hour, 10 + 10 * hour), (hour, 15 + 10 * hour)) for one in writers]
-                    for done in both:
-                        done.result()
-        finally:
-            if opened is not None:
-                opened.close()
+        second = first if isinstance(place.address, Path) else opened.enter_context(place.open(worker="2"))
+        with ThreadPoolExecutor(2) as pool:
+            for hour in range(20):
+                new = (hour, 10 + 10 * hour), (hour, 15 + 10 * hour)
+                for done in [pool.submit(put, one, *new) for one in (first, second)]:
+                    done.result()
         assert there(first) == [(hour, 15 + 10 * hour) for hour in range(20)]
 
 

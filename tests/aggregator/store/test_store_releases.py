@@ -13,11 +13,8 @@ from hush_aggregator.store.base import WHOLE_TASK, Release, ServedStore
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
-DRAFT = {"epsilon": "1", "domain": {"kind": "bit"}} | {
-    "rounds": 3,
-    "round_every": "1d",
-    "opens": "2026-01-01T00:00:00Z",
-}
+ROUNDS = {"rounds": 3, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+DRAFT = {"epsilon": "1", "domain": {"kind": "bit"}} | ROUNDS
 PLAIN = make_task(DRAFT | {"id": "plain"})
 FROM = make_task(DRAFT | {"id": "from", "release_from": 3})
 HOURLY = make_task(DRAFT | {"id": "hourly", "release_every": "1h"})
