@@ -1,24 +1,27 @@
-"""docs/wire.md is true: its blocks compile and run, and what they send a real aggregator counts once."""
+"""Small clients as docs/wire.md, docs/ports.md and README.md show them: drawn once, and counted once."""
 
-import json
+import asyncio
+import itertools
 import re
 import shutil
+import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiomqtt
 import pytest
 from port_programs import PORTS, micropython
 from servers import Mosquitto, need
 from serving import estimate, serving
 
-from hush_common.recall import decode_recall
-from hush_common.task import decode_task
+from hush_client import Client
 from hush_common.wire import Frame, decode
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
-TASK, REPORT, RECALL = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))
-PAYLOAD = re.findall(r"```json\n(.*?)\n```", DOCUMENT, re.DOTALL)[0].encode()
+pytestmark = pytest.mark.medium
+
+ROOT = Path(__file__).parents[2]
 HEIGHTS = """
 id = "heights"
 title = "Mean height of adults"
@@ -30,7 +33,6 @@ lower = 120.0
 upper = 220.0
 unit = "cm"
 """
-PORTS_GUIDE = (Path(__file__).parents[2] / "docs" / "ports.md").read_text(encoding="utf-8")
 RUN_TWICE = """
 import os
 import sys
@@ -47,7 +49,7 @@ def publish(topic, frame):
 
 with open("heights.json", "rb") as file:
     message = "hush/v1/tasks/heights", file.read()
-sent, now = [False, True], [0]  # the first time it is lost
+sent, now = [False, True], [0]
 
 def clock():
     now[0] += 2000  # a report is sent within a second
@@ -61,18 +63,12 @@ for run in range(2):
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
-
-
-def counted_then_refused(port: int, first: dict[str, object], body: int) -> bool:
-    """Whether one report of that body was counted once, and the same bytes again were refused."""
-    again = estimate(port, 2)
-    mean = pytest.approx(120 + 100 * body / 2**20)
-    return [
-        (first["n"], first["refused"], first["mean"] == mean),
-        (again["n"], again["refused"], again["mean"] == mean),
-    ] == [(1, {}, True), (1, {"duplicate": 1}, True)]
+def block(document: str, language: str, containing: str = "") -> str:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    (found,) = [
+        one for one in re.findall(rf"^```{language}\n(.*?)\n```", text, re.DOTALL | re.MULTILINE) if containing in one
+    ]
+    return str(found)
 
 
 def body_of(frame: bytes) -> int:
@@ -81,66 +77,112 @@ def body_of(frame: bytes) -> int:
     return decoded.reports[0].body[0]
 
 
-@pytest.mark.large
-def test_the_shell_recipe_is_counted_once_however_often_it_runs(mosquitto: Mosquitto, tmp_path: Path) -> None:
-    (recipe,) = blocks("sh")
+def by_shell(port: int, folder: Path) -> int:
+    recipe = block("docs/wire.md", "sh").replace("gcc ", need("gcc") + " ")
     for program in ("mosquitto_pub", "mosquitto_sub"):
-        recipe = recipe.replace(f"{program} -h broker.local", f"{need(program)} -p {mosquitto.port}")
-    recipe = recipe.replace("gcc ", need("gcc") + " ")
-    shutil.copytree(PORTS, tmp_path / "client" / "ports")
-    with serving(mosquitto.url, tmp_path, HEIGHTS):
-        assert estimate(mosquitto.port, 0)["n"] == 0
-        subprocess.run(["sh", "-c", recipe], cwd=tmp_path, check=True)
-        first = estimate(mosquitto.port, 1)
-        subprocess.run(["sh", "-c", recipe], cwd=tmp_path, check=True)
-        state = tmp_path / "hush-state"
-        assert (state / "heights.json").read_bytes() == PAYLOAD
-        assert "epsilon 1\n" in (state / "heights.charge").read_text(encoding="utf-8")
-        assert counted_then_refused(mosquitto.port, first, body_of((state / "heights.frame").read_bytes()))
+        recipe = recipe.replace(f"{program} -h broker.local", f"{need(program)} -p {port}")
+    shutil.copytree(PORTS, folder / "client" / "ports", dirs_exist_ok=True)
+    subprocess.run(["sh", "-c", recipe], cwd=folder, check=True)
+    state = folder / "hush-state"
+    assert (state / "heights.json").read_text("utf-8") == block("docs/wire.md", "json", '"domain"')
+    assert "epsilon 1\n" in (state / "heights.charge").read_text(encoding="utf-8")
+    return body_of((state / "heights.frame").read_bytes())
 
 
-def recipe(language: str, directory: Path) -> list[str]:
-    """The command that answers twice by the recipe for a language, in a directory that has the task."""
-    (block,) = re.findall(r"```python\n(.*?)```", PORTS_GUIDE, re.DOTALL)
-    (directory / "run.py").write_text(RUN_TWICE.format(ports=PORTS / "micropython", block=block), encoding="utf-8")
-    program = directory / "run.py"
-    return micropython(program, directory, PORTS) if language == "micropython" else [sys.executable, "-I", str(program)]
+def by_one_command(port: int, folder: Path) -> int:
+    (publish,) = [one for one in block("README.md", "sh", "mosquitto_pub").splitlines() if "mosquitto_pub -p" in one]
+    command = publish.replace("mosquitto_pub -p 1883", f"{need('mosquitto_pub')} -p {port}")
+    subprocess.run(["sh", "-c", command], cwd=folder, check=True)
+    return int(re.findall(r'"body":\[(\d+)\]', publish)[0])
 
 
-@pytest.mark.parametrize("language", ["micropython", "cpython"])
-def test_a_recipe_that_is_not_compiled_draws_once_and_is_counted_once(
-    mosquitto: Mosquitto, tmp_path: Path, language: str
+def by_python(port: int, folder: Path, run: Callable[[Path], list[str]]) -> int:
+    """Run the program once, which sends twice; publish what it sends."""
+    frame = folder / "frame"
+    if not frame.exists():
+        (folder / "heights.json").write_text(block("docs/wire.md", "json", '"domain"'), encoding="utf-8")
+        program = folder / "run.py"
+        device = block("docs/ports.md", "python")
+        program.write_text(RUN_TWICE.format(ports=PORTS / "micropython", block=device), encoding="utf-8")
+        done = subprocess.run(run(program), cwd=folder, check=True, capture_output=True, text=True)
+        sent, again = (line for line in done.stdout.splitlines() if line.startswith("publish"))
+        assert sent == again
+        frame.write_bytes(bytes.fromhex(sent.split()[2]))
+    topic = "hush/v1/reports/heights/sensor-17"
+    subprocess.run([need("mosquitto_pub"), "-p", str(port), "-q", "1", "-t", topic, "-f", str(frame)], check=True)
+    return body_of(frame.read_bytes())
+
+
+def by_cpython(port: int, folder: Path) -> int:
+    return by_python(port, folder, lambda program: [sys.executable, "-I", str(program)])
+
+
+def by_micropython(port: int, folder: Path) -> int:
+    return by_python(port, folder, lambda program: micropython(program, folder, PORTS))
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        by_one_command,
+        by_cpython,
+        pytest.param(by_micropython, marks=pytest.mark.large),
+        pytest.param(by_shell, marks=pytest.mark.large),
+    ],
+)
+def test_the_report_of_a_recipe_is_counted_once_however_often_it_is_sent(
+    mosquitto: Mosquitto, tmp_path: Path, send: Callable[[int, Path], int]
 ) -> None:
-    (tmp_path / "heights.json").write_bytes(PAYLOAD)
-    command = recipe(language, tmp_path)
-    run = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert "answered: this round is answered" in run.stdout
-    sent, again = (line for line in run.stdout.splitlines() if line.startswith("publish"))
-    assert sent == again, "the second run sends the bytes of the first"
-    _, topic, frame = sent.split()
-    (tmp_path / "frame").write_bytes(bytes.fromhex(frame))
-    publish = [need("mosquitto_pub"), "-p", str(mosquitto.port), "-q", "1", "-t", topic, "-f", str(tmp_path / "frame")]
     with serving(mosquitto.url, tmp_path, HEIGHTS):
         assert estimate(mosquitto.port, 0)["n"] == 0
-        subprocess.run(publish, check=True)
-        first = estimate(mosquitto.port, 1)
-        subprocess.run(publish, check=True)
-        assert counted_then_refused(mosquitto.port, first, body_of(bytes.fromhex(frame)))
+        for number, refused in ((1, {}), (2, {"duplicate": 1})):
+            body = send(mosquitto.port, tmp_path)
+            found = estimate(mosquitto.port, number)
+            assert (found["n"], found["refused"]) == (1, refused)
+            assert found["mean"] == pytest.approx(120 + 100 * body / 2**20)
 
 
-def test_the_python_block_without_hush_holds() -> None:
-    subprocess.run([sys.executable, "-I", "-c", blocks("python")[0]], check=True)
+async def recorded(broker: int, directory: Path) -> bytes:
+    """What a client sends to a broker while it answers a task."""
+    sent = bytearray()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: bytearray) -> None:
+        while data := await reader.read(4096):
+            note += data
+            writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_broker, to_broker = await asyncio.open_connection("127.0.0.1", broker)
+        await asyncio.gather(forward(reader, to_broker, sent), forward(from_broker, writer, bytearray()))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with aiomqtt.Client("127.0.0.1", broker) as listener:
+            await listener.subscribe("hush/v1/reports/+/+", 1)
+            async with Client(url, device="dev", state=directory, spread=0) as client:
+                assert (await client.report("heights", 172.0)).status == "sent"
+    return bytes(sent)
 
 
-def test_the_task_and_the_json_report_are_those_of_the_protocol() -> None:
-    task = decode_task(PAYLOAD)
-    assert json.loads(task.payload) == TASK
-    frame = decode(json.dumps(REPORT).encode())
-    assert isinstance(frame, Frame)
-    assert (frame.task, frame.digest) == (task.id, task.report_digest)
+def packets(sent: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Type, flags and body of each MQTT packet shorter than 128 bytes."""
+    while sent:
+        assert sent[1] < 128
+        yield sent[0] >> 4, sent[0] & 15, sent[2 : 2 + sent[1]]
+        sent = sent[2 + sent[1] :]
 
 
-def test_the_recall_is_one_of_the_task_beside_it() -> None:
-    recall = decode_recall(json.dumps(RECALL).encode())
-    assert recall is not None
-    assert (recall.task, recall.digest) == (TASK["id"], decode_task(PAYLOAD).digest)
+async def test_the_client_connects_and_sends_as_the_protocol_says(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    task = block("docs/wire.md", "json", '"domain"').encode()
+    async with aiomqtt.Client("127.0.0.1", mosquitto.port) as administrator:
+        await administrator.publish("hush/v1/tasks/heights", task, qos=1, retain=True)
+    sent = await recorded(mosquitto.port, tmp_path)
+    connect, subscribe, _acknowledgement, report = itertools.islice(packets(sent), 4)
+    level, flags, seconds = struct.unpack_from(">BBH", connect[2], 6)
+    assert (connect[:2], connect[2][:6], level, flags, seconds) == ((1, 0), b"\0\4MQTT", 5, 0b10, 60), "a clean start"
+    after = 11 + connect[2][10]  # properties, after their length
+    assert 17 not in connect[2][11:after], "no session expiry"
+    assert re.fullmatch(rb"dev-[0-9a-f]{12}", connect[2][after + 2 :])
+    assert subscribe == (8, 2, subscribe[2][:2] + b"\0\0\x15hush/v1/tasks/heights\1"), "at QoS 1, no properties"
+    assert report[:2] == (3, 0b0010), "at QoS 1, not retained"

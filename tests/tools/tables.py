@@ -17,7 +17,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hush import Task
-from hush_aggregator.http.service import ProblemType
 from hush_aggregator.intake import IntakeStatus
 from hush_aggregator.metrics import BatchFigures, MetricValues, families
 from hush_aggregator.service_metrics import ProcessFigures, ServiceValues
@@ -97,6 +96,12 @@ def _written(row: str, facts: Facts) -> str:
         fixed = facts[there[0]] if there else ()
         return _row([first, *fixed, *others[len(fixed) :]]) if there else row
     return _row([", ".join(f"`{name}`" for name in there), *others]) if there else ""
+
+
+def _problems() -> Facts:
+    from hush_aggregator.http.service import ProblemType  # noqa: PLC0415 - it brings the web framework
+
+    return {problem.slug: (str(problem.status),) for problem in ProblemType}
 
 
 def _alarms() -> Facts:
@@ -187,7 +192,7 @@ TABLES = (
     Table("docs/operations.md", "| reason | meaning | what to do |", lambda: {reason.value: () for reason in Refusal}),
     Table("docs/operations.md", "| alarm | when | what to do |", _alarms),
     Table("docs/operations.md", "| metric | meaning |", _metrics),
-    Table("docs/http.md", "| name | status | what |", lambda: {one.slug: (str(one.status),) for one in ProblemType}),
+    Table("docs/http.md", "| name | status | what |", _problems),
     Table("docs/wire.md", "| topic | who writes | what |", _topics),
     Table("docs/wire.md", "| field | JSON | left out | what | in a small client |", _task_fields),
     Table("docs/conform.md", "| check | what happens | what a pass shows |", lambda: {one.name: () for one in CHECKS}),
