@@ -4,19 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from http_world import TOKEN
+from http_world import TOKEN, bearer
 from servers import free_port
+from waiting import PATIENCE_S, wait_until
 
 __all__ = ["TOKEN", "HttpProcess", "running", "write_token"]
-
-_PATIENCE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,22 @@ class HttpProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str, **headers: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", headers=headers, timeout=_PATIENCE_S)
+        return httpx.get(f"{self.url}{path}", headers=headers, timeout=PATIENCE_S)
 
     def post(self, path: str, document: object = None, token: str = TOKEN) -> httpx.Response:
-        bearer = {"Authorization": f"Bearer {token}"}
-        return httpx.post(f"{self.url}{path}", json=document, headers=bearer, timeout=_PATIENCE_S)
+        return httpx.post(f"{self.url}{path}", json=document, headers=bearer(token), timeout=PATIENCE_S)
 
     def until(self, path: str, status: int) -> httpx.Response:
         """The answer, once it has that status."""
-        deadline = time.monotonic() + _PATIENCE_S
-        while (answer := self.get(path)).status_code != status:
-            assert time.monotonic() < deadline, answer.text
-            time.sleep(0.05)
-        return answer
+        found: list[httpx.Response] = []
+
+        def is_there() -> bool:
+            with suppress(httpx.TransportError):
+                found[:] = [self.get(path)]
+            return bool(found) and found[0].status_code == status
+
+        wait_until(is_there)
+        return found[0]
 
 
 def write_token(directory: Path) -> Path:
@@ -81,22 +82,17 @@ def running(
         subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | (environment or {})) as process,
     ):
         found = HttpProcess(process, port, log)
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text(encoding="utf-8")
+            with suppress(httpx.TransportError):
+                return bool(found.get("/healthz"))
+            return False
+
         try:
-            _wait(found)
+            wait_until(answers)
             yield found
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-            assert process.wait(_PATIENCE_S) == 0, log.read_text(encoding="utf-8")
-
-
-def _wait(found: HttpProcess) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while found.process.poll() is None and time.monotonic() < deadline:
-        try:
-            found.get("/healthz")
-        except httpx.TransportError:
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError(found.log.read_text(encoding="utf-8"))
+            assert process.wait(PATIENCE_S) == 0, log.read_text(encoding="utf-8")

@@ -1,21 +1,20 @@
-"""A server that goes on sending holds nobody longer than a deadline."""
+"""A server that sends a byte now and then holds no client longer than its deadline."""
 
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
-from hush_aggregator import notify
-from hush_aggregator.doctor import peers
 from hush_aggregator.doctor.check_result import Verdict
+from hush_aggregator.doctor.peers import check_service
 from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.notify import NotifyEvent, Webhook
-from hush_aggregator.watch import source
 from hush_aggregator.watch.source import HttpUrl
 
 KINDS = {
@@ -29,9 +28,9 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def endless(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A server that drips for ever, each byte long before the time limit of a socket is over."""
+@pytest.fixture
+def endless(request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """A server that never ends its answer."""
     first, more = KINDS[request.param]
     ended = threading.Event()
 
@@ -39,7 +38,7 @@ def endless(request: pytest.FixtureRequest) -> Iterator[str]:
         with closing(client), suppress(OSError):
             client.recv(65536)
             client.sendall(first)
-            while not ended.wait(0.01):
+            while not ended.wait(0.3):
                 client.sendall(more)
 
     def accept(listener: socket.socket) -> None:
@@ -49,49 +48,33 @@ def endless(request: pytest.FixtureRequest) -> Iterator[str]:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=accept, args=(listener,), daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield listener.getsockname()
         ended.set()
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def clients() -> set[threading.Thread]:
-    return {one for one in threading.enumerate() if one.name == "hush-http-client"}
+def nobody_reads() -> bool:
+    return not [one for one in threading.enumerate() if one.name == "hush-http-client"]
 
 
-def assert_ended() -> None:
-    """No thread goes on reading."""
-    until = time.monotonic() + 60
-    while clients():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+@pytest.mark.medium
+@pytest.mark.parametrize("endless", KINDS, indirect=True)
+def test_an_answer_without_an_end_is_given_up(endless: tuple[str, int]) -> None:
+    with closing(HTTPConnection(*endless, timeout=60)) as connection:
+
+        def read() -> bytes:
+            connection.request("GET", "/")
+            return connection.getresponse().read()
+
+        with pytest.raises(TimeoutError):
+            Deadline(connection, 0.2).within(read)
+        wait_until(nobody_reads)
 
 
-def test_the_doctor_is_not_held(endless: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_PATIENCE_S", 0.2)
-    (found,) = peers.check_service(HttpUrl(endless), "", "1")
-    assert found.verdict is Verdict.FAILURE
-    assert_ended()
-
-
-def test_a_webhook_is_not_held(endless: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(notify, "_PATIENCE_S", 0.2)
-    (tmp_path / "key").write_text("whsec_" + "A" * 32, encoding="ascii")
-    with suppress(OSError):  # a status that has come is an answer
-        assert Webhook(endless, tmp_path / "key").post(NotifyEvent("1", "way", 0, b"{}")) == 200
-    assert_ended()
-
-
-def test_a_watcher_is_not_held(endless: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_PATIENCE_S", 0.2)
-    follower = source._Follower(HttpUrl(endless), "way", "", lambda _: None)
-    with pytest.raises(TimeoutError):  # of the deadline, or of the socket: a server that is silent meets both
-        follower.run()
-    assert_ended()
-
-
-def test_work_that_fails_or_ends_in_time_is_as_without_a_deadline(endless: str) -> None:
-    host, port = endless.removeprefix("http://").split(":")
-    with closing(HTTPConnection(host, int(port))) as connection:
+@pytest.mark.medium
+@pytest.mark.parametrize("endless", ["silence"], indirect=True)
+def test_work_that_ends_in_time_is_as_without_a_deadline(endless: tuple[str, int]) -> None:
+    with closing(HTTPConnection(*endless)) as connection:
         deadline = Deadline(connection, 60)
         assert deadline.within(lambda: 7) == 7
         with pytest.raises(ZeroDivisionError):
@@ -99,3 +82,29 @@ def test_work_that_fails_or_ends_in_time_is_as_without_a_deadline(endless: str) 
         deadline.cut()
         with pytest.raises(ConnectionAbortedError):
             deadline.within(lambda: 7)
+
+
+@pytest.mark.large  # its deadlines are of ten and fifteen seconds
+@pytest.mark.parametrize("endless", ["headers", "body"], indirect=True)
+def test_neither_doctor_nor_webhook_wait_for_an_endless_answer(endless: tuple[str, int], tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{endless[1]}"
+    (tmp_path / "key").write_text("whsec_" + "A" * 32, encoding="ascii")
+    found: list[object] = []
+
+    def doctor() -> None:
+        found.append([one.verdict for one in check_service(HttpUrl(url), "", "1")] == [Verdict.FAILURE])
+
+    def webhook() -> None:
+        with suppress(OSError):  # a status that has come is an answer
+            assert Webhook(url, tmp_path / "key").post(NotifyEvent("1", "way", 0, b"{}")) == 200
+        found.append(True)
+
+    works: list[Callable[[], None]] = [doctor, webhook]
+    threads = [threading.Thread(target=one, daemon=True) for one in works]
+    for one in threads:
+        one.start()
+    until = time.monotonic() + 60
+    for one in threads:
+        one.join(until - time.monotonic())
+    assert found == [True, True]
+    wait_until(nobody_reads)
