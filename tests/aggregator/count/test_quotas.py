@@ -1,17 +1,19 @@
 """Quotas of senders: whatever crashes, no honest report is refused, and none counts twice."""
 
 import re
+import shutil
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hush_aggregator import SqliteStore
 from hush_aggregator.store import Accepted, Limits, quota_file
-from hush_aggregator.store import quotas as module
 from hush_common.errors import StoreError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
@@ -39,8 +41,8 @@ def opened(path: Path, each: int = 3, **gateways: int) -> SqliteStore:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "hush.sqlite"
+def path(memory_path: Path) -> Path:
+    return memory_path / "hush.sqlite"
 
 
 def test_without_a_quota_nobody_is_charged_and_no_file_is_made(path: Path) -> None:
@@ -57,44 +59,71 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-class Connection:
-    """A connection that ends the process before or after one of its commits."""
+class Files:
+    """The connections to both files, of which one may end the process, fill its disk, or lie about the last batch.
 
-    def __init__(self, real: sqlite3.Connection, place: str) -> None:
-        self._real = real
-        self._place = place
+    Attributes:
+        kill: the file (`store` or `quotas`), and whether the process ends `before` or `after` its next commit.
+        lie: which charges the store claims to have counted: all (`hold`) or none (`forget`), whatever happened.
+    """
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._real, name)
+    def __init__(self) -> None:
+        self.kill: tuple[str, str] | None = None
+        self.lie = ""
+        self.opened: dict[str, sqlite3.Connection] = {}
+        self.connect = sqlite3.connect
 
-    def execute(self, text: str, *rest: object) -> object:
-        if text == "COMMIT" and self._place == "before":
+    def open(self, path: Path | str, *arguments: Any, **options: Any) -> sqlite3.Connection:  # noqa: ANN401 - as SQLite's
+        file = "quotas" if str(path).endswith(".quota") else "store"
+        factory = type("Watched", (_Watched,), {"files": self, "file": file})
+        self.opened[file] = self.connect(path, *arguments, **{"factory": factory, **options})
+        return self.opened[file]
+
+    def claimed(self) -> str:
+        """The query that lies."""
+        return (
+            "SELECT CASE WHEN pending = x'' THEN held ELSE pending END FROM token"
+            if self.lie == "hold"
+            else ("SELECT held FROM token")
+        )
+
+
+class _Watched(sqlite3.Connection):
+    files: Files
+    file: str
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:  # noqa: ANN401 - as SQLite's
+        if self.files.lie and sql == "SELECT charged FROM identity":
+            return self.files.opened["quotas"].execute(self.files.claimed())
+        ends = self.files.kill if sql == "COMMIT" and self.files.kill and self.files.kill[0] == self.file else None
+        if ends and ends[1] == "before":
             raise Killed
-        result = self._real.execute(text, *rest)  # type: ignore[arg-type]
-        if text == "COMMIT" and self._place == "after":
+        cursor = super().execute(sql, parameters)
+        if ends:
             raise Killed
-        return result
+        return cursor
 
 
-def crash(store: SqliteStore, file: str, place: str, reports: Accepted) -> None:
-    """A batch whose transaction in one of both files is cut off."""
-    owner = store if file == "store" else store._quotas
-    assert owner is not None
-    owner._connection = Connection(owner._connection, place)  # type: ignore[assignment]
-    with suppress(Killed):
-        store.commit([reports], {})
-        pytest.fail("it was to be killed")
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Files:
+    files = Files()
+    monkeypatch.setattr(sqlite3, "connect", files.open)
+    return files
 
 
 CRASHES = [("quotas", "before"), ("quotas", "after"), ("store", "before"), ("store", "after")]
 
 
-def survived(path: Path, crashes: list[tuple[str, str]]) -> tuple[int, dict[Refusal, int]]:
+def survived(path: Path, files: Files, crashes: Sequence[tuple[str, str]]) -> tuple[int, dict[Refusal, int]]:
     """Three reports of an honest sender with a quota of three, in two batches, each delivered again after crashes."""
     for numbers in ((1, 2), (3,)):
-        for file, place in crashes:
+        for crash in crashes:
             with opened(path) as store:
-                crash(store, file, place, batch(*numbers))
+                files.kill = crash
+                with suppress(Killed):
+                    store.commit([batch(*numbers)], {})
+                    pytest.fail("it was to be killed")
+                files.kill = None
         with opened(path) as store:
             commit(store, batch(*numbers))
     with opened(path) as store:
@@ -104,9 +133,9 @@ def survived(path: Path, crashes: list[tuple[str, str]]) -> tuple[int, dict[Refu
 @pytest.mark.parametrize("second", CRASHES)
 @pytest.mark.parametrize("first", CRASHES)
 def test_a_crash_refuses_no_honest_report_and_counts_none_twice(
-    path: Path, first: tuple[str, str], second: tuple[str, str]
+    path: Path, files: Files, first: tuple[str, str], second: tuple[str, str]
 ) -> None:
-    n, refused = survived(path, [first, second])
+    n, refused = survived(path, files, [first, second])
     assert n == 3
     assert refused.keys() <= {Refusal.DUPLICATE}
     with opened(path) as store:  # and what was counted is charged, each report once
@@ -114,35 +143,26 @@ def test_a_crash_refuses_no_honest_report_and_counts_none_twice(
         assert commit(store, batch(7, 8, 9, 10, sender="meter-3")) == (3, {Refusal.QUOTA: 1})
 
 
-def test_charges_that_hold_whatever_became_of_the_reports_would_refuse_honest_ones(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def hold(run: sqlite3.Connection, _token: bytes) -> None:
-        run.execute(module._HOLD)
-        run.execute("DELETE FROM pending")
-
-    monkeypatch.setattr(module, "_settle", hold)
-    n, refused = survived(path, [("store", "before")])
+def test_the_twin_that_holds_every_charge_refuses_honest_reports(path: Path, files: Files) -> None:
+    files.lie = "hold"
+    n, refused = survived(path, files, [("store", "before")])
     assert n < 3
     assert Refusal.QUOTA in refused
 
 
-def test_charges_that_are_forgotten_whatever_became_of_the_reports_would_charge_nobody(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_settle", lambda run, _token: run.execute("DELETE FROM pending"))
+def test_the_twin_that_forgets_every_charge_charges_nobody(path: Path, files: Files) -> None:
+    files.lie = "forget"
     with opened(path) as store:
         commit(store, batch(1, 2, 3))
         assert commit(store, batch(4)) == (1, {})
 
 
-def test_a_disk_that_is_full_counts_nothing_and_charges_nobody(path: Path) -> None:
+def test_a_disk_that_is_full_counts_nothing_and_charges_nobody(path: Path, files: Files) -> None:
+    many = tuple(f"device-{number}" for number in range(1000))
     with opened(path) as store:
-        assert store._quotas is not None
-        (pages,) = store._quotas._connection.execute("PRAGMA page_count").fetchone()
-        store._quotas._connection.execute(f"PRAGMA max_page_count = {pages}")
-        many = tuple(f"device-{number}" for number in range(1000))
-        with pytest.raises(StoreError, match=r"hush.sqlite.quota: database or disk is full; free some space"):
+        (pages,) = files.opened["quotas"].execute("PRAGMA page_count").fetchone()
+        files.opened["quotas"].execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreError, match=r"hush.sqlite.quota: .*full"):
             store.commit([batch(*range(1000), sender=many)], {})
         assert store.tally(HEIGHTS.digest, 0).n == 0
     with opened(path) as store:
@@ -158,9 +178,7 @@ def copy(path: Path, to: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["store", "quotas"])
-def test_after_a_copy_is_put_back_nobody_is_refused_for_reports_that_are_gone(
-    path: Path, tmp_path: Path, what: str
-) -> None:
+def test_after_a_copy_is_put_back_nobody_is_refused(path: Path, tmp_path: Path, what: str) -> None:
     file = path if what == "store" else quota_file(path)
     with opened(path) as store:
         commit(store, batch(1))
@@ -169,7 +187,7 @@ def test_after_a_copy_is_put_back_nobody_is_refused_for_reports_that_are_gone(
         commit(store, batch(3))
     for side in ("-wal", "-shm"):
         path.with_name(path.name + side).unlink(missing_ok=True)
-    (tmp_path / "copy").replace(file)
+    shutil.move(tmp_path / "copy", file)
     with opened(path) as store:
         accepted, refused = commit(store, batch(1, 2, 3))  # as a recall brings them again
         assert accepted == (2 if what == "store" else 0)
@@ -177,7 +195,7 @@ def test_after_a_copy_is_put_back_nobody_is_refused_for_reports_that_are_gone(
         assert commit(store, batch(4))[0] == 1
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a database" * 100])
+@pytest.mark.parametrize("content", [None, b"not a database" * 100])
 def test_a_file_that_is_gone_or_damaged_is_made_anew(path: Path, content: bytes | None) -> None:
     with opened(path) as store:
         commit(store, batch(1, 2, 3))
@@ -239,21 +257,22 @@ def test_they_are_deleted_with_their_key_when_the_round_closes(path: Path, round
     assert all(key not in file.read_bytes() for file in path.parent.iterdir())
 
 
-def test_a_round_that_never_closes_has_another_key_after_thirty_days(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    real = module.Quotas
-    monkeypatch.setattr("hush_aggregator.store.sqlite.Quotas", lambda file, limits: real(file, limits, lambda: now))
+def grow_old(path: Path, days: int) -> None:
+    """Let the keys be of so many days ago."""
+    with closing(sqlite3.connect(quota_file(path), isolation_level=None)) as connection:
+        connection.execute("UPDATE round SET day = day - ?", (days,))
+
+
+def test_a_round_that_never_closes_has_another_key_after_thirty_days(path: Path) -> None:
     with opened(path) as store:
         commit(store, batch(1, 2, 3))
         key = key_of(quota_file(path))
-        now += timedelta(days=29)
+        grow_old(path, 28)  # midnight may come
         assert commit(store, batch(4)) == (0, {Refusal.QUOTA: 1})
         assert key_of(quota_file(path)) == key
-        now += timedelta(days=1)
+        grow_old(path, 2)
         assert commit(store, batch(5, 6, 7, 8)) == (3, {Refusal.QUOTA: 1})
         assert key_of(quota_file(path)) != key
-    now += timedelta(days=40)
+    grow_old(path, 40)
     with opened(path):
         assert rows(quota_file(path), "round") == 0  # where nothing came meanwhile, too
