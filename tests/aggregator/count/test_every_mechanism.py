@@ -1,27 +1,23 @@
 """Every mechanism goes the whole way: report, frame, admission, store, estimate, document."""
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from broker_world import START, living
 from rendered import rendered, squeezed
 
 from hush import Task
-from hush_aggregator import Result, SqliteStore
+from hush_aggregator import Result
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.explain import blocks, expected_error, meaning
-from hush_aggregator.intake import admit, decode, receive
 from hush_aggregator.result import encode
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
-from hush_common.topics import Delivery
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NUMBER = {"kind": "number", "lower": -2.0, "upper": 3.0}
 LABELS = [f"label {k}" for k in range(40)]
 POINT = {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "xyz"]}
@@ -29,7 +25,7 @@ TABLE = {"positions": [-1, 2], "unit": 1, "weights": [[2, 1], [1, 2]]}
 
 
 def task(**fields: object) -> Task:
-    return make_task({"id": "t", "epsilon": "1", **fields})
+    return make_task({"id": "heights", "epsilon": "1", **fields})
 
 
 CASES: dict[str, tuple[Task, object, list[tuple[int, ...]]]] = {
@@ -44,36 +40,25 @@ CASES: dict[str, tuple[Task, object, list[tuple[int, ...]]]] = {
 """Task, a value, and bodies that no honest device sends."""
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    with SqliteStore(tmp_path / "hush.sqlite") as store:
-        yield store
-
-
-def delivery(payload: bytes) -> Delivery:
-    return Delivery("hush/v1/reports/t/device", payload)
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, store: SqliteStore) -> None:
+def test_honest_reports_are_counted_and_others_are_out_of_range(name: str, memory_path: Path) -> None:
     asked, value, bad = CASES[name]
     rng, index = SystemRng(), asked.domain.index(value)
-    offers = len(asked.offers) or 1
-    bodies = [asked.perturb(index, rng, k % offers) for k in range(30)]
+    bodies = [asked.perturb(index, rng, k % (len(asked.offers) or 1)) for k in range(30)]
     reports = [Report.new(asked.report_digest, 0, body, rng) for body in bodies]
-    sent = [delivery(encode_frame(reports[:20])), *(delivery(encode_json("t", report)) for report in reports[20:])]
-    sent += [delivery(encode_frame([Report.new(asked.report_digest, 0, body, rng)])) for body in bad]
-    admitted = admit(decode(receive(sent).reports), {"t": asked}, NOW)
-    assert admitted.refused == {("t", Refusal.OUT_OF_RANGE): len(bad)}
-    store.add_task(asked)
-    store.commit(admitted.accepted[:1], {})
-    store.commit(admitted.accepted, {})
-    tally = store.tally(asked.digest, 0)
-    assert tally == fold(asked.randomizer, np.array(bodies, dtype=np.int64))
-    given = estimate(asked, tally, 0.95)
-    result = Result(asked, 0, given, {}, 0.95, NOW).to_document()
-    assert (given.n, result["n"]) == (30, 30)
-    assert json.loads(encode(result)) == result
+    with living(memory_path / "store") as world:
+        world.task = asked
+        world.serve()
+        world.send(encode_frame(reports[:20]), *(encode_json("heights", report) for report in reports[10:]))
+        world.send(*(encode_frame([Report.new(asked.report_digest, 0, body, rng)]) for body in bad))
+        world.wait(3)
+        tally = world.store.tally(asked.digest, 0)
+        assert tally == fold(asked.randomizer, np.array(bodies, dtype=np.int64))
+        refused = {Refusal.OUT_OF_RANGE: len(bad), Refusal.DUPLICATE: 10}
+        assert world.store.refusals("heights") == refused
+        result = Result(asked, 0, estimate(asked, tally, 0.95), {}, 0.95, START).to_document()
+        assert result["n"] == world.estimate["n"] == 30
+        assert json.loads(encode(result)) == result
 
 
 def text(asked: Task) -> str:
@@ -84,14 +69,14 @@ def text(asked: Task) -> str:
 def test_the_meaning_of_every_task_can_be_told(name: str) -> None:
     asked, _, _ = CASES[name]
     told = text(asked)
-    assert f"mechanism {asked.mechanism}" in told
+    assert asked.mechanism in told
     assert json.loads(json.dumps(meaning(asked)))["expected_error"]["100"] == expected_error(asked, 100)
     assert expected_error(asked, 100) == pytest.approx(10 * expected_error(asked, 10_000))
 
 
-def test_a_person_reads_what_is_asked() -> None:
-    assert "one of 40: label 0, label 1, " in text(CASES["category"][0])
-    assert ", label 38, label 39" in text(CASES["category"][0])
-    assert "3 numbers: x, y, z" in text(CASES["vector"][0])
-    assert "% of the range of each number" in text(CASES["vector"][0])
-    assert "a device chooses one of 0.5, 1" in text(CASES["two epsilons"][0])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("category", ["40", *LABELS]), ("vector", ["x", "y", "z", "%"]), ("two epsilons", ["0.5", "1"])],
+)
+def test_a_person_reads_what_is_asked(name: str, words: list[str]) -> None:
+    assert [word for word in words if word not in text(CASES[name][0])] == []

@@ -313,11 +313,7 @@ def test_the_widest_body_is_read_and_a_wider_one_refused() -> None:
 
 # Patience with reports of unknown tasks
 
-LATER, NOW = (
-    receive([Delivery(f"hush/v1/reports/{task}/d", b"")]).reports[0] for task in ("later", "known")
-)
-    one for task in ("later", "known") for one in receive([Delivery(f"hush/v1/reports/{task}/d", b"")]).reports
-)
+LATER, NOW = (receive([Delivery(f"hush/v1/reports/{task}/d", b"")]).reports[0] for task in ("later", "known"))
 
 
 def test_an_unknown_task_is_waited_for_and_a_known_one_is_not() -> None:

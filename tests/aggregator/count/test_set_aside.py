@@ -61,7 +61,7 @@ class Broker(BrokerSession):
         return not lost
 
 
-async def test_what_was_lost_twice_in_a_row_is_not_sent_a_third_time_and_told_once(
+async def test_what_was_lost_twice_in_a_row_is_held_back_and_warned_about_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broker = Broker()
@@ -73,11 +73,7 @@ async def test_what_was_lost_twice_in_a_row_is_not_sent_a_third_time_and_told_on
     assert broker.unsent == [A] * 3
     assert broker.taken == [(A, 500)]
     (told,) = caplog.messages
-    assert told == (
-        "task a: its message to hush/v1/estimates/a is held back: the broker disconnects on 2026 bytes (the longest "
-        "accepted there has 526). All else continues; raise max_packet_size above that, or allow this user to write "
-        "there; retried every 600 s"
-    )
+    assert [word for word in ("task a", A, "2026 bytes", "526", "max_packet_size", "600 s") if word not in told] == []
     assert await broker.send((A, 400))
     assert broker.taken[-1] == (A, 400), "a shorter one of the same topic passes, for one like it did"
 
@@ -100,7 +96,7 @@ async def test_of_all_that_was_under_way_the_longest_is_suspected() -> None:
     assert broker.unsent == [A]
 
 
-async def test_what_is_as_long_is_set_aside_without_a_trial_on_topics_of_that_kind_alone() -> None:
+async def test_what_is_as_long_is_held_back_on_topics_of_that_kind_alone() -> None:
     broker = Broker()
     for _ in range(2):
         await broker.send((A, 2000))
@@ -110,17 +106,16 @@ async def test_what_is_as_long_is_set_aside_without_a_trial_on_topics_of_that_ki
 
 
 @pytest.mark.virtual_time
-async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.broker.session._AGAIN_S", 0.05)
+async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all() -> None:
     broker = Broker()
     for _ in range(2):
         await broker.send((A, 2000))
     assert await broker.send((B, 3000))
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(601)
     assert broker.again == [A, B], "the shortest first"
     assert not await broker.send((A, 2000))
     assert await broker.send((A, 2000), (B, 3000)), "one trial"
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(601)
     broker.again.clear()
     broker.most = 5000
     assert await broker.send((A, 2000))
@@ -129,7 +124,7 @@ async def test_one_trial_after_the_pause_costs_a_connection_or_frees_all(monkeyp
     assert broker.taken == [(A, 2000), (B, 3000)]
 
 
-async def test_after_a_loss_one_is_sent_after_the_other_so_that_the_short_one_among_many_is_found() -> None:
+async def test_after_a_loss_messages_go_one_by_one_to_find_a_forbidden_one() -> None:
     """Rules of a broker may forbid any message; with many under way the longest would be suspected for ever."""
 
     class Forbids(Broker):
