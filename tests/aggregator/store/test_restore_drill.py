@@ -24,9 +24,10 @@ from stored import stored_ids
 from hush_aggregator.recalls import RecallReason
 from hush_client import Gateway, MqttTransport
 from hush_client.state.database import FILE_NAME
+from hush_common.topics import estimate_topic
 from hush_common.wire import Frame, decode
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.large
 
 GATEWAYS = 4
 PORTIONS = 20
@@ -129,7 +130,7 @@ class Drill:
 
     async def _estimated(self, reports: int) -> None:
         """The broker retains an estimate of so many: what a store that is put back by hand is compared with."""
-        command = ("mosquitto_sub", "-p", str(self.mosquitto.port), "-t", "hush/v1/estimates/heights")
+        command = ("mosquitto_sub", "-p", str(self.mosquitto.port), "-t", estimate_topic("heights"))
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
         async with asyncio.timeout(60):
@@ -149,7 +150,6 @@ def broker(memory_path: Path) -> Iterator[Mosquitto]:
     server.stop()
 
 
-@pytest.mark.large
 async def test_a_store_that_is_lost_while_reports_arrive_has_them_all_again(
     broker: Mosquitto, memory_path: Path
 ) -> None:
@@ -161,7 +161,9 @@ async def test_a_store_that_is_lost_while_reports_arrive_has_them_all_again(
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("by_hand", [False, True], ids=["hush store restore", "cp"])
-async def test_twenty_thousand(broker: Mosquitto, memory_path: Path, by_hand: bool) -> None:
+async def test_twenty_thousand_reports_are_counted_after_a_restore(
+    broker: Mosquitto, memory_path: Path, by_hand: bool
+) -> None:
     drill = Drill(broker, memory_path, 20_000)
     await drill.run(by_hand=by_hand)
     sys.stdout.write(f"\n{drill.backed_up} in the backup, {drill.lost_at} in the store that was lost\n")
