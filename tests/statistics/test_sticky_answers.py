@@ -24,7 +24,7 @@ E = Fraction(1, 2)
 RATIO = Fraction(WEIGHT_OF_TRUTH, weight_of_lie(E))
 """What one slot can lose: the largest ratio of the mechanism at loss 1/2, as it is in integers."""
 
-CASES = [(4, 1, 2), (4, 1, 4), (5, 2, 2), (4, 2, 3), (3, 2, 4), (4, 3, 2)]
+CASES = [(4, 1, 2), (4, 1, 4), (5, 2, 2), (3, 2, 4), (4, 3, 2)]
 """Steps, levels and rounds."""
 
 
@@ -104,9 +104,9 @@ def constants(steps: int, rounds: int) -> list[Values]:
     return [(value,) * rounds for value in range(steps + 1)]
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize(("steps", "levels", "rounds"), CASES)
-def test_all_rounds_together_lose_epsilon_beside_the_pattern_and_no_more(steps: int, levels: int, rounds: int) -> None:
+def test_all_rounds_lose_epsilon_given_the_pattern(steps: int, levels: int, rounds: int) -> None:
     mechanism = Multilevel(E, steps, levels)
     worst = worst_ratio([law_of(mechanism, values) for values in sequences(steps, rounds)])
     assert worst == RATIO ** min(rounds, levels + 1)
@@ -120,7 +120,7 @@ def test_a_sticky_bit_loses_two_slots(rounds: int) -> None:
 
 
 @pytest.mark.parametrize(("steps", "levels", "rounds"), [*CASES, (4, 1, 9)])
-def test_a_value_that_never_changes_loses_one_slot_however_many_rounds(steps: int, levels: int, rounds: int) -> None:
+def test_a_value_that_never_changes_loses_one_slot(steps: int, levels: int, rounds: int) -> None:
     mechanism = Multilevel(E, steps, levels)
     laws = [blind(law_of(mechanism, values)) for values in constants(steps, rounds)]
     assert worst_ratio(laws) == RATIO
@@ -139,7 +139,7 @@ def test_one_round_has_the_law_of_the_mechanism(steps: int, levels: int) -> None
 
 
 def test_a_change_shows_no_more_often_than_its_size_says() -> None:
-    mechanism, steps, levels = Multilevel(E, 12, 2), 12, 2
+    mechanism, steps, levels = Multilevel(E, 8, 2), 8, 2
     for low, high in product(range(steps + 1), repeat=2):
         law = law_of(mechanism, (low, high))
         changed = sum((weight for (pattern, _), weight in law.items() if pattern == (0, 1)), Fraction(0))
@@ -258,10 +258,6 @@ def test_a_missing_value_is_answered_as_the_substitute_is_in_every_round() -> No
         replace(memory, substitute=5).body(mechanism, None)
 
 
-def test_a_memory_never_shows_what_it_holds() -> None:
-    assert repr(Memory(617, (1, 0), 5)) == "Memory()"
-
-
 @pytest.mark.parametrize("index", [-1, 5])
 def test_an_index_outside_the_grid_has_no_report(index: int) -> None:
     with pytest.raises(ValueError, match="outside"):
@@ -277,16 +273,16 @@ def test_a_memory_of_another_mechanism_is_told(memory: Memory) -> None:
     assert not memory.fits(Multilevel(E, 4, 1))
 
 
-@pytest.mark.parametrize("rounds", [3, 4, 5, 12, 365])
-@pytest.mark.parametrize("epsilon", ["0.1", "1", "2", "5.28", "5.29", "8", "15", "50"])
-def test_the_levels_of_a_sticky_task_are_those_of_least_variance(epsilon: str, rounds: int) -> None:
-    def worst(levels: int) -> float:
-        return Multilevel(Fraction(epsilon) / (levels + 1), levels, levels).worst_variance
+def test_the_levels_of_a_sticky_task_are_those_of_least_variance() -> None:
+    def worst(epsilon: Fraction, levels: int) -> float:
+        return Multilevel(epsilon / (levels + 1), levels, levels).worst_variance
 
-    best = best_sticky_levels(Fraction(epsilon), rounds)
-    assert best <= rounds - 2
-    assert worst(best) <= min(map(worst, range(1, min(rounds - 1, 100)))) * (1 + 1e-12)
-    assert (best == 1) == (rounds == 3 or Fraction(epsilon) < Fraction("5.285"))
+    for epsilon, rounds in product(map(Fraction, ("0.1", "2", "5.28", "5.29", "15", "50")), (3, 4, 12, 365)):
+        best = best_sticky_levels(epsilon, rounds)
+        assert best <= rounds - 2
+        least = min(worst(epsilon, levels) for levels in range(1, min(rounds - 1, 60)))
+        assert worst(epsilon, best) <= least * (1 + 1e-12)
+        assert (best == 1) == (rounds == 3 or epsilon < Fraction("5.285"))
 
 
 @pytest.mark.parametrize("level", [0, 1])
