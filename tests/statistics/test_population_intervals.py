@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from math import log, sqrt
 from statistics import NormalDist
 
@@ -56,10 +57,10 @@ def least_coverage(epsilon: float, n: int, half: float) -> float:
     return min(1 - float(stats.binom.pmf(ones, n, p) @ outside(half, ones / n - p)) for p in SHARES)
 
 
-EPSILONS, SIZES = (0.5, 1, 2, 4, 8, 16, 50), (1, 2, 3, 5, 16, 20, 64, 100, 700)
+EPSILONS, SIZES = (1, 4, 8, 50), (1, 2, 5, 20, 100, 700)
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_interval_for_the_population_covers_less_than_it_says(epsilon: float) -> None:
     worst = 0.0
@@ -79,11 +80,10 @@ def test_popoviciu_at_any_confidence_and_epsilon_would_be_found() -> None:
     assert least_coverage(8, 2, two) < 0.71
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.medium
 @pytest.mark.parametrize(("n", "enrolled"), [(1, 2), (5, 6), (20, 30), (20, 200), (60, 60)])
-def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled: int, confidence: float) -> None:
-    for epsilon in (1.0, 4.0, 16.0):
+def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled: int) -> None:
+    for epsilon, confidence in product((1.0, 16.0), (0.5, 0.9, 0.99)):
         half, how = noise_and_sampling(scales(epsilon, n), finite_spread(n, enrolled), 1 / n, confidence)
         outside, drawn = missed(epsilon, n), np.arange(n + 1)
         for ones in {round(p * enrolled) for p in SHARES}:
@@ -92,7 +92,7 @@ def test_no_interval_for_all_enrolled_covers_less_than_it_says(n: int, enrolled:
             assert short <= (1e-8 if how == sampling.HOEFFDING or n == enrolled else allowed(confidence))
 
 
-def test_a_correction_that_forgets_the_noise_of_those_who_answered_would_be_found() -> None:
+def test_a_correction_that_forgets_the_noise_of_answers_is_found() -> None:
     n = enrolled = 60
     half, _ = noise_and_sampling(scales(1, n), finite_spread(n, enrolled), 1 / n, 0.95)
     wrong = noise_and_sampling(scales(1, n), (1 / (4 * n), 1 / (4 * n)), 1 / n, 0.95)[0] * (1 - n / enrolled)
@@ -101,9 +101,9 @@ def test_a_correction_that_forgets_the_noise_of_those_who_answered_would_be_foun
     assert missed(1, n)(wrong, zero)[0] > 0.9
 
 
-@pytest.mark.parametrize("n", [1, 7, 1000, 10**9])
-@pytest.mark.parametrize("epsilon", [1e-6, 1, 8, 50])
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
+@pytest.mark.parametrize("n", [1, 7, 10**9])
+@pytest.mark.parametrize("epsilon", [1e-6, 8, 50])
+@pytest.mark.parametrize("confidence", [0.5, 1 - 1e-9])
 def test_the_half_width_is_the_least_of_all_tangents(n: int, epsilon: float, confidence: float) -> None:
     mix, proxy, needed = scales(epsilon, n), 1 / (4 * n), log(2 / (1 - confidence))
     unit, quantile = sqrt(2 / n) / epsilon, mixed_laplace_quantile(mix, confidence)
@@ -125,7 +125,7 @@ def test_the_half_width_is_the_least_of_all_tangents(n: int, epsilon: float, con
 # ---- the choice of Student's t
 
 
-def test_students_t_waits_the_longer_the_surer_and_the_less_noisy() -> None:
+def test_students_t_begins_later_the_surer_and_less_noisy_it_is() -> None:
     def first(epsilon: int, confidence: float) -> int:
         mechanism = Laplace(Fraction(epsilon), GRID_STEPS)
         return next(n for n in range(1, 10**5) if is_many(((mechanism, n),), confidence))
@@ -141,16 +141,3 @@ def test_students_t_waits_the_longer_the_surer_and_the_less_noisy() -> None:
     assert is_many(both, 0.95)
     assert not is_many(both, 0.99)
     assert not is_many(((both[0][0], 99), both[1]), 0.95)
-
-
-@pytest.mark.parametrize(("epsilon", "confidence", "n"), [(8, 0.95, 376), (4, 0.99, 427), (2, 0.5, 100)])
-def test_students_t_covers_where_it_begins(epsilon: int, confidence: float, n: int) -> None:
-    runs = 8000
-    rng = np.random.default_rng([n, epsilon])
-    t = stats.t.isf((1 - confidence) / 2, n - 1)
-    for share in (0.5, 0.1, 2 / epsilon**2 / 2):
-        values = rng.random((runs, n)) < share
-        reports = values + rng.laplace(0, 1 / epsilon, (runs, n))
-        spread = np.maximum(reports.var(axis=1, ddof=1), 2 / epsilon**2)
-        covered = abs(reports.mean(axis=1) - share) <= t * np.sqrt(spread / n)
-        assert covered.mean() > confidence - 4 * sqrt(confidence * (1 - confidence) / runs)

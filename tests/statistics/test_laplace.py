@@ -1,23 +1,29 @@
 """Estimates of Laplace reports as a whole: the width of every interval, pooling, enrolment, hostile tasks, faults."""
 
 from collections.abc import Sequence
-from math import log, nan, sqrt
+from fractions import Fraction
+from itertools import product
+from math import exp, inf, isfinite, log, nan, sqrt
 from sys import float_info
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 from scipy import optimize, special, stats
+from single_intervals import Units, laplace_mean_quantile
 
 from hush import Task
 from hush_aggregator import Estimate
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.mechanisms import fold, laplace
-from hush_aggregator.estimate.mechanisms.laplace import LADDER
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
+from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
 from hush_aggregator.tally import Tally
-from hush_common.domain import GRID_STEPS
+from hush_common.domain import GRID_STEPS, NumberDomain
+from hush_common.mechanisms import Laplace
 from hush_common.task import make_task
 
 TARGETS = {REPORTERS, POPULATION, ANYTIME, ANYTIME_POPULATION}
@@ -131,7 +137,7 @@ def test_everyone_enrolled_has_answered_and_only_the_noise_is_left() -> None:
     assert ENROLLED not in {**more.intervals, **more.stderr, **more.methods, **more.failures}
 
 
-def test_reports_under_two_epsilons_are_pooled_around_the_mean_of_public_weights() -> None:
+def test_two_epsilons_are_pooled_by_public_weights() -> None:
     task = number("20", offers=["5", "20"], enrolled=3000)
     given = estimate(task, reports([(0, 1200, M // 4), (1, 600, 3 * M // 4)], task), 0.95)
     raw = [1200 / (2 / 25 + 1 / 12), 600 / (2 / 400 + 1 / 12)]
@@ -190,15 +196,15 @@ def test_one_noisy_report_among_192_gives_the_exact_interval() -> None:
 
 def crowd(n: int, k: int) -> Tally:
     """n equal reports."""
-    rest = [entry for _ in LADDER for entry in (n * min(max(k, 0), M), 0 if 0 <= k <= M else n)]
+    rest = [entry for _ in laplace.LADDER for entry in (n * min(max(k, 0), M), 0 if 0 <= k <= M else n)]
     return Tally(n, (n * k, n * k * k, *rest))
 
 
 @pytest.mark.parametrize("epsilon", ["0.000001", "1", "50"])
-@pytest.mark.parametrize("confidence", [1e-300, 0.5, 0.95, 1 - 1e-9, 1 - 2**-53])
-@pytest.mark.parametrize(("lower", "upper"), [(-8e307, 9e307), (0.0, 5e-324), (-1e-300, 1e-300), (1e16, 1e16 + 2)])
+@pytest.mark.parametrize("confidence", [1e-300, 0.95, 1 - 2**-53])
+@pytest.mark.parametrize(("lower", "upper"), [(-8e307, 9e307), (0.0, 5e-324), (1e16, 1e16 + 2)])
 def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: float, lower: float, upper: float) -> None:
-    for n in (1, 99, 10**6, 10**9):
+    for n in (1, 99, 10**9):
         task = number(epsilon, lower=lower, upper=upper, enrolled=10**9)
         given = estimate(task, crowd(n, M // 3), confidence)
         assert given.all_failures == {}
@@ -226,34 +232,234 @@ def test_liars_of_a_huge_range_are_bounded_by_a_share_of_their_reach() -> None:
 # ---- faults
 
 
+MADE_BY = {
+    "mixed_laplace_quantile": {REPORTERS},
+    "noise_and_sampling": {POPULATION, ENROLLED},
+    "symmetric_mixture_deviation": {ANYTIME, ANYTIME_POPULATION},
+}
+
+
 @pytest.mark.parametrize(
-    ("maker", "missing"),
+    ("made_by", "fault"),
     [
-        ("_reporters", {REPORTERS}),
-        ("_population", {POPULATION}),
-        ("_of_enrolled", {ENROLLED}),
-        ("_band", {ANYTIME, ANYTIME_POPULATION}),
+        *product(MADE_BY, ("raises", "divides by zero")),
+        *product(("mixed_laplace_quantile", "noise_and_sampling"), ("is NaN",)),
     ],
 )
-@pytest.mark.parametrize("fault", ["raises", "divides by zero", "is NaN"])
 def test_an_interval_that_fails_is_named_and_all_else_stays(
-    maker: str, missing: set[str], fault: str, monkeypatch: pytest.MonkeyPatch
+    made_by: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = number("1", enrolled=500)
-    sound = estimate(task, crowd(200, M // 2), 0.95)
+    task, n, missing = number("2", enrolled=500), 20 + list(MADE_BY).index(made_by) + 4 * len(fault), MADE_BY[made_by]
 
-    def broken(*_: object, **__: object) -> Any:  # noqa: ANN401 - as the maker it stands for
+    def broken(*_: object, **__: object) -> Any:  # noqa: ANN401 - as what it stands for
         if fault == "raises":
             raise LookupError("planted")
         if fault == "divides by zero":
             return np.float64(1) / np.float64(0)
-        return nan if maker == "_band" else (nan, "planted")
+        return (nan, "planted") if made_by == "noise_and_sampling" else nan
 
-    monkeypatch.setattr(laplace if maker == "_band" else laplace._Design, maker, broken)
-    given = estimate(task, crowd(200, M // 2), 0.95)
+    with monkeypatch.context() as patch:
+        patch.setattr(laplace, made_by, broken)
+        given = estimate(task, crowd(n, M // 2), 0.95)
+    sound = estimate(task, crowd(n, M // 2), 0.95)
     assert given.all_failures == dict.fromkeys(missing, FAILED if fault == "raises" else NOT_FINITE)
     assert (given.n, given.mean, given.stderr) == (sound.n, sound.mean, sound.stderr)
     left = {target: ends for target, ends in sound.intervals.items() if target not in missing}
     assert given.intervals == left
     assert given.methods.keys() == left.keys()
     assert (given.single.manski is None) == (REPORTERS in missing)
+
+
+# ---- the bars of a mean
+
+
+def task(lower: float = 120.0, upper: float = 220.0, epsilon: str = "1") -> Task:
+    return make_task({"id": "t", "epsilon": epsilon, "domain": {"kind": "number", "lower": lower, "upper": upper}})
+
+
+BIT_TASK = make_task({"id": "b", "epsilon": "1", "domain": {"kind": "bit"}})
+
+
+def tally(given: list[int]) -> Tally:
+    return fold(task().randomizer, np.array(given, dtype=np.int64).reshape(-1, 1))
+
+
+def ones(n: int) -> Tally:
+    """`n` reports of the index 1."""
+    return Tally(n, (n, n) + (n, 0) * len(laplace.LADDER))
+
+
+def test_no_report_gives_no_mean_and_no_bars() -> None:
+    for asked in (task(), BIT_TASK):
+        assert estimate(asked, Tally(), 0.95) == Estimate(0)
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, nan, inf])
+@pytest.mark.parametrize("n", [0, 3])
+def test_a_confidence_outside_0_and_1_is_refused_by_its_value(confidence: float, n: int) -> None:
+    with pytest.raises(ValueError, match=f"confidence is {confidence}"):
+        estimate(task(), ones(n), confidence)
+
+
+def test_each_target_has_its_method() -> None:
+    methods = {n: estimate(task(), ones(n), 0.95).methods for n in (1, 99, 100, 1000, 1001)}
+    assert {n: method[REPORTERS] for n, method in methods.items()} == {
+        1: "laplace-exact",
+        99: "laplace-exact",
+        100: "laplace-exact",
+        1000: "laplace-exact",
+        1001: "laplace-exact",
+    }
+    assert methods[99][POPULATION] == "laplace-popoviciu"
+    assert methods[100][POPULATION] == methods[1001][POPULATION] == "student-t"
+    assert estimate(task(epsilon="8"), ones(15), 0.95).methods[POPULATION] == "laplace-hoeffding"
+    assert estimate(task(), ones(99), 0.8).methods[POPULATION] == "laplace-hoeffding"
+    assert estimate(BIT_TASK, Tally(3, (1,)), 0.95).methods == {
+        REPORTERS: "binomial-inversion",
+        POPULATION: "clopper-pearson",
+        ANYTIME: "population-beta-mixture",
+    }
+
+
+def test_a_task_of_two_rounds_is_estimated_at_the_epsilon_of_one() -> None:
+    document = {
+        "id": "t",
+        "epsilon": "2",
+        "rounds": 2,
+        "round_every": "1d",
+        "opens": "2026-01-01T00:00:00Z",
+        "domain": {"kind": "number", "lower": 120.0, "upper": 220.0},
+    }
+    some = tally([500_000] * 200)
+    assert estimate(make_task(document), some, 0.9) == estimate(task(epsilon="1"), some, 0.9)
+
+
+def test_the_mean_is_the_exact_fraction_rounded_once() -> None:
+    given = estimate(task(0.1, 0.7), tally([1, 2, 2]), 0.95)
+    assert given.mean == float(Fraction(0.1) + Fraction(5, 3) * (Fraction(0.7) - Fraction(0.1)) / GRID_STEPS)
+
+
+def test_the_mean_is_never_clipped_and_the_intervals_always() -> None:
+    given = estimate(task(), tally([-3 * GRID_STEPS, -3 * GRID_STEPS]), 0.95)
+    assert given.mean == 120 - 300
+    assert all(low == 120 for low, _ in given.intervals.values())
+    low, high = estimate(task(epsilon="8"), tally([2 * GRID_STEPS, 3 * GRID_STEPS]), 0.95).intervals[REPORTERS]
+    assert low == pytest.approx(220 - 100 / 8 * laplace_mean_quantile(2, 0.95), abs=1e-4)
+    assert high == 220.0
+
+
+@pytest.mark.parametrize("reports", [[-(10**7)] * 200, [-1] * 200, [GRID_STEPS + 1] * 200, [10**9]])
+def test_an_interval_at_a_bound_keeps_its_inner_arm(reports: list[int]) -> None:
+    given = estimate(task(epsilon="8"), tally(reports), 0.95)
+    half = 12.5 * laplace_mean_quantile(len(reports), 0.95)
+    assert given.intervals[REPORTERS][1] - given.intervals[REPORTERS][0] == pytest.approx(half, rel=1e-4)
+
+
+@hypothesis.given(middle=st.fractions(-3, 4), down=st.fractions(0, 2), up=st.fractions(0, 2))
+def test_a_moved_interval_keeps_its_inner_arm_and_what_clipping_leaves(
+    middle: Fraction, down: Fraction, up: Fraction
+) -> None:
+    units = Units()
+    low, high = units.around(middle, middle - down, middle + up)
+    clipped = units.interval(middle - down, middle + up)
+    assert 0 <= low <= clipped[0]
+    assert clipped[1] <= high <= 1
+    assert 0 <= middle <= 1 or high - low >= min(float(up if middle < 0 else down), 1) - 1e-12
+    assert not 0 <= middle <= 1 or (low, high) == clipped
+
+
+@hypothesis.given(
+    st.fractions(-3, 4, max_denominator=10**6), st.floats(0, 5), st.floats(0, 5), st.sampled_from([1, 7, GRID_STEPS])
+)
+def test_an_interval_about_an_estimate_is_the_one_between_its_exact_ends(
+    center: Fraction, below: float, above: float, parts: int
+) -> None:
+    units = Units(Fraction(-1, 3), Fraction(220), Fraction(1, 2 * GRID_STEPS))
+    counted = center * parts
+    low, high = (counted - Fraction(below)) / parts, (counted + Fraction(above)) / parts
+    assert units.arms(counted.denominator, below, above, parts)(counted.numerator) == units.around(center, low, high)
+    about = units.arms(3 * counted.denominator, below, above, parts)  # of centers in any unit, at any place
+    assert about(3 * counted.numerator) == units.around(center, low, high)
+    one = Fraction(1, 3 * counted.denominator * parts)
+    assert about(3 * counted.numerator + 1) == units.around(center + one, low + one, high + one)
+
+
+def test_the_bars_have_their_closed_forms() -> None:
+    reports = [300_000 + 4_000 * (i % 250) for i in range(500)]
+    given = estimate(task(epsilon="4"), tally(reports), 0.9)
+    step, b = 100 / GRID_STEPS, 100 / 4
+    mean, deviation = 120 + step * np.mean(reports), step * np.std(reports, ddof=1)
+    half = b * laplace_mean_quantile(500, 0.9) + step / 2
+    assert deviation**2 < 2 * b**2  # so that the noise is the floor
+    assert given.mean == pytest.approx(mean, rel=1e-14)
+    assert given.stderr == pytest.approx({REPORTERS: b * sqrt(2 / 500), POPULATION: b * sqrt(2 / 500)}, rel=1e-9)
+    assert given.intervals[REPORTERS] == pytest.approx((mean - half, mean + half), rel=1e-12)
+
+
+def test_spread_beyond_the_noise_is_taken_from_the_data() -> None:
+    reports = [0, GRID_STEPS] * 200
+    given = estimate(task(epsilon="8"), tally(reports), 0.95)
+    error = 100 * float(np.std([0, 1] * 200, ddof=1)) / sqrt(400)
+    half = student_quantile(399, 0.95) * error + 50 / GRID_STEPS
+    assert given.stderr[POPULATION] == pytest.approx(error, rel=1e-12)
+    assert given.intervals[POPULATION] == pytest.approx((170 - half, 170 + half), rel=1e-12)
+    assert given.stderr[REPORTERS] < error / 2
+
+
+def test_few_reports_take_the_largest_spread_that_the_bounds_allow() -> None:
+    given = estimate(task(epsilon="4"), tally([GRID_STEPS // 2] * 50), 0.95)
+    half = sqrt((25 * laplace_mean_quantile(50, 0.95)) ** 2 + normal_quantile(0.95) ** 2 * 100**2 / (4 * 50))
+    assert given.stderr[POPULATION] == pytest.approx(sqrt((2 * 25**2 + 100**2 / 4) / 50), rel=1e-9)
+    assert given.intervals[POPULATION] == pytest.approx((170 - half, 170 + half), abs=1e-4)
+
+
+@pytest.mark.parametrize("reports", [[0], [GRID_STEPS], [5, 5], [-(10**12)], [7] * 99, [7] * 100, [7] * 2000])
+@pytest.mark.parametrize("confidence", [1e-300, 0.5, 0.95, 1 - 2**-53])
+def test_one_two_and_equal_reports_give_finite_bars_in_order(reports: list[int], confidence: float) -> None:
+    given = estimate(task(), tally(reports), confidence)
+    assert all(error > 0 and isfinite(error) for error in given.stderr.values())
+    assert all(120 <= low <= high <= 220 for low, high in given.intervals.values())
+    assert given.stderr[REPORTERS] <= given.stderr[POPULATION]
+
+
+def lattice_coverage(mechanism: Laplace, n: int, offset: Fraction = Fraction(0)) -> float:
+    """The exact coverage of n values that each lie `offset` steps above the grid point they were rounded to."""
+    reach = 40 * int(mechanism.scale)
+    z = np.arange(-reach, reach + 1)
+    q = exp(-float(1 / mechanism.scale))
+    law = one = (1 - q) / (1 + q) * q ** abs(z)
+    for _ in range(n - 1):
+        law = np.convolve(law, one)
+    sums = np.arange(-n * reach, n * reach + 1)
+    half = sqrt(mechanism.variance / 2) * laplace_mean_quantile(n, 0.95) + 0.5
+    return float(law[abs(sums / n - float(offset)) <= half].sum())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("offset", [Fraction(0), Fraction(1, 2), Fraction(-1, 2)])
+def test_on_a_coarse_grid_rounding_is_covered_too(n: int, offset: Fraction) -> None:
+    mechanism = Laplace(Fraction(1), 64)
+    assert 0.95 <= lattice_coverage(mechanism, n, offset) < 0.955
+
+
+# ---- unbiased
+
+
+@pytest.mark.parametrize("index", [0, 1, 4])
+def test_the_mean_over_all_reports_is_the_value_at_the_ends_too(index: int) -> None:
+    domain = NumberDomain(-1.0, 3.0, steps=4)
+    mechanism = Laplace(Fraction(4), 4)
+    mean = sum(
+        float(mechanism.probability((k,), index))
+        * (laplace.estimate_mean([(mechanism, fold(mechanism, np.array([[k]])))], domain, 0.5).mean or 0)
+        for (k,) in mechanism.outputs()
+    )
+    assert mean == pytest.approx(-1 + index, abs=1e-12)
+
+
+def test_clipping_reports_to_the_bounds_would_bias_the_mean() -> None:
+    mechanism, steps = Laplace(Fraction(4), 64), 64
+    mean = sum(float(mechanism.probability((k,), steps)) * min(max(k, 0), steps) for (k,) in mechanism.outputs())
+    continuous = -(1 - exp(-4)) / 8
+    assert (mean - steps) / steps == pytest.approx(continuous, rel=0.01)
+    assert continuous < -0.1
