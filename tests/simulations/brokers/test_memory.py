@@ -1,3 +1,5 @@
+"""The broker in memory keeps the promises of MQTT that devices and aggregators rest on."""
+
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -14,6 +16,8 @@ from hush_common.task import make_task
 from hush_common.topics import matches
 from hush_simulations.brokers.memory import MemoryBroker
 
+pytestmark = pytest.mark.virtual_time
+
 TASK = make_task({"id": "survey", "epsilon": "1", "domain": {"kind": "bit"}})
 
 
@@ -28,7 +32,7 @@ async def payloads(session: BrokerSession, count: int) -> list[bytes]:
 
 async def nothing_more(session: BrokerSession) -> bool:
     try:
-        async with asyncio.timeout(0.05):
+        async with asyncio.timeout(5):
             return not await session.batch()
     except TimeoutError:
         return True
@@ -39,26 +43,29 @@ async def visit(bus: Broker, filters: Sequence[str] = ("a/+",)) -> None:
         pass
 
 
-@pytest.mark.parametrize(
-    ("wanted", "topic", "expected"),
-    [
-        ("a/b", "a/b", True),
-        ("a/b", "a/b/c", False),
-        ("a/+", "a/b", True),
-        ("a/+", "a", False),
-        ("a/+", "a/b/c", False),
-        ("+/b", "a/b", True),
-        ("a/#", "a/b/c", True),
-        ("#", "a", True),
-        ("a/+/c", "a/b/c", True),
-        ("a/+/c", "a/b/d", False),
-    ],
-)
-def test_filters_match_as_in_mqtt(wanted: str, topic: str, expected: bool) -> None:
-    assert matches(wanted, topic) is expected
+FILTERS = [
+    ("a/b", "a/b", True),
+    ("a/b", "a/b/c", False),
+    ("a/+", "a/b", True),
+    ("a/+", "a", False),
+    ("a/+", "a/b/c", False),
+    ("+/b", "a/b", True),
+    ("a/#", "a/b/c", True),
+    ("#", "a", True),
+    ("a/+/c", "a/b/c", True),
+    ("a/+/c", "a/b/d", False),
+]
 
 
-async def test_a_new_subscriber_gets_the_retained_message_and_then_the_news() -> None:
+async def test_a_session_gets_the_topics_that_its_filter_matches() -> None:
+    for wanted, topic, expected in FILTERS:
+        broker = MemoryBroker()
+        async with broker.bus().connect([wanted]):
+            broker.deliver(topic, b"1")
+        assert (matches(wanted, topic), bool(broker.session().waiting)) == (expected, expected)
+
+
+async def test_a_new_subscriber_gets_the_retained_message_first() -> None:
     broker = MemoryBroker()
     async with broker.bus().connect([]) as session:
         await session.publish("a/b", b"old", retain=True)
@@ -78,7 +85,7 @@ async def test_an_empty_retained_message_clears_the_topic() -> None:
     assert "a/b" not in broker.retained
 
 
-async def test_what_is_not_acknowledged_comes_again_first_and_in_order() -> None:
+async def test_an_unacknowledged_message_comes_again_in_order() -> None:
     broker = MemoryBroker()
     bus = broker.bus()
     async with bus.connect(["a/+"]) as session:
@@ -92,7 +99,7 @@ async def test_what_is_not_acknowledged_comes_again_first_and_in_order() -> None
         assert await payloads(session, 3) == [b"1", b"2", b"4"]
 
 
-async def test_a_session_collects_while_nobody_is_connected() -> None:
+async def test_a_session_collects_messages_while_it_is_away() -> None:
     broker = MemoryBroker()
     await visit(broker.bus())
     async with broker.transport().connect() as link:
@@ -101,7 +108,7 @@ async def test_a_session_collects_while_nobody_is_connected() -> None:
         assert await payloads(session, 1) == [b"1"]
 
 
-async def test_what_is_acknowledged_never_comes_again() -> None:
+async def test_an_acknowledged_message_never_comes_again() -> None:
     broker = MemoryBroker()
     async with broker.bus().connect(["a/+"]) as session:
         broker.deliver("a/b", b"1")
@@ -112,7 +119,7 @@ async def test_what_is_acknowledged_never_comes_again() -> None:
         assert await nothing_more(session)
 
 
-async def test_an_acknowledgement_on_a_connection_that_is_gone_does_nothing() -> None:
+async def test_a_late_acknowledgement_of_an_old_connection_does_nothing() -> None:
     broker = MemoryBroker()
     async with broker.bus().connect(["a/+"]) as session:
         broker.deliver("a/b", b"1")
@@ -124,7 +131,7 @@ async def test_an_acknowledgement_on_a_connection_that_is_gone_does_nothing() ->
         assert await payloads(session, 1) == [b"1"]
 
 
-async def test_each_aggregator_has_a_session_of_its_own() -> None:
+async def test_each_aggregator_has_its_own_session() -> None:
     broker = MemoryBroker()
     async with broker.bus("one").connect(["a/+"]) as one, broker.bus("two").connect(["a/+"]) as two:
         broker.deliver("a/b", b"1")
@@ -136,7 +143,7 @@ async def test_the_second_connection_of_a_session_ends_the_first() -> None:
     async with broker.bus().connect(["a/+"]) as first, broker.bus().connect(["a/+"]) as second:
         broker.deliver("a/b", b"1")
         assert await payloads(second, 1) == [b"1"]
-        with pytest.raises(BrokerError, match="lost"):
+        with pytest.raises(BrokerError):
             await first.batch()
 
 
@@ -153,11 +160,11 @@ async def test_a_dropped_connection_raises_from_every_method() -> None:
             session.batch(),
             session.publish("a", b""),
         ):
-            with pytest.raises(BrokerError, match="memory: the connection is lost"):
+            with pytest.raises(BrokerError, match="memory: "):
                 await call
 
 
-async def test_a_session_gets_no_more_than_its_window_before_it_acknowledges() -> None:
+async def test_a_session_gets_no_more_than_its_window() -> None:
     broker = MemoryBroker(window=2)
     async with broker.bus().connect(["a/+"]) as session:
         for number in range(3):
@@ -170,11 +177,11 @@ async def test_a_session_gets_no_more_than_its_window_before_it_acknowledges() -
     assert broker.session().acknowledged == 2
 
 
-async def test_a_device_may_not_subscribe_to_what_is_forbidden_and_goes_on() -> None:
+async def test_a_forbidden_subscription_is_refused_and_others_work() -> None:
     broker = MemoryBroker()
     broker.forbidden.add("secret")
     async with broker.transport().connect() as link:
-        with pytest.raises(SubscriptionRefusedError, match="memory: secret is forbidden"):
+        with pytest.raises(SubscriptionRefusedError, match="secret"):
             await link.subscribe("secret")
         await link.subscribe("a/b")
         broker.deliver("secret", b"1")
@@ -186,12 +193,12 @@ async def test_a_broker_that_is_switched_off_admits_nobody() -> None:
     broker = MemoryBroker("kitchen")
     broker.reachable = False
     for way in (broker.transport().connect(), broker.bus().connect([])):
-        with pytest.raises(BrokerError, match="kitchen: cannot connect"):
+        with pytest.raises(BrokerError, match="kitchen: "):
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(way)
 
 
-async def test_client_and_aggregator_survive_connections_that_break_all_the_time(tmp_path: Path) -> None:
+async def test_each_report_counts_once_over_breaking_connections(tmp_path: Path) -> None:
     broker = MemoryBroker()
     counted, complete = 0, asyncio.Event()
 

@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from commands import run
 from servers import free_port
-from typer.testing import CliRunner
 
 import hush
 from hush_common.errors import OptionError
-from hush_simulations.commands.simulate import app
 from hush_simulations.engines import cluster as cluster_module
 from hush_simulations.engines.bulk import devices
 from hush_simulations.engines.cluster import Cluster
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.large
 distributed = pytest.importorskip("distributed")
 
 GRID = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
@@ -42,8 +41,7 @@ def workers_of(scheduler: str) -> list[int]:
         return sorted(client.run(os.getpid).values())
 
 
-@pytest.mark.large
-def test_a_sweep_is_the_same_on_a_cluster_of_which_a_worker_is_killed_at_work(scheduler: str, tmp_path: Path) -> None:
+def test_a_sweep_is_the_same_on_a_cluster_that_loses_a_worker(scheduler: str, tmp_path: Path) -> None:
     here = hush.sweep(GRID, out=tmp_path / "here", trials=20, seed=7)
     victim, killed = workers_of(scheduler)[0], []
 
@@ -59,51 +57,37 @@ def test_a_sweep_is_the_same_on_a_cluster_of_which_a_worker_is_killed_at_work(sc
     assert cells == [path.read_bytes() for path in sorted((tmp_path / "here" / "cells").iterdir())]
 
 
-@pytest.mark.large
 def test_devices_in_bulk_are_the_same_on_a_cluster(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(devices, "CHUNK", 1 << 20)
-    options = ["heights", "--engine", "bulk", "--draw", "devices", "--clients", "2500000", "--json"]
-    out = tmp_path / "run"
-    there = CliRunner().invoke(app, [*options, "--seed", "3", "--dask", scheduler, "--out", str(out)])
-    here = CliRunner().invoke(app, [*options, "--seed", "3", "--workers", "2"])
-    figures = [json.loads(shown.stdout) for shown in (here, there)]
+    options = ["simulate", "heights", "--engine", "bulk", "--draw", "devices", "--clients", "2500000", "--json"]
+    there = run([*options, "--seed", "3", "--dask", scheduler, "--out", "run"], tmp_path)
+    here = run([*options, "--seed", "3", "--workers", "2"], tmp_path)
+    figures = [json.loads(shown.out) for shown in (here, there)]
     for one in figures:
         del one["elapsed_s"], one["reports_per_s"], one["result"]["updated_at"], one["result"]["digest"]
     assert figures[0] == figures[1]
-    assert "dask" not in json.loads((out / "run.json").read_text(encoding="utf-8"))["options"]
-    again = CliRunner().invoke(app, ["--rerun", str(out), "--dask", scheduler])
-    assert again.stderr.endswith("nothing differs\n")
+    assert "dask" not in json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["options"]
+    assert run(["simulate", "--rerun", "run", "--dask", scheduler], tmp_path).code == 0
 
 
 def test_other_versions_on_the_workers_are_named(scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "version", lambda _: "0.0.1")  # here, and not in their processes
-    with pytest.raises(
-        OptionError, match=r"--dask: the worker tcp://\S+ has hush-ldp \S+, here 0\.0\.1; numpy \S+, here 0"
-    ) as error:
+    with pytest.raises(OptionError, match=r"^--dask: .*tcp://.*hush-ldp.* 0\.0\.1.*numpy"):
         Cluster(scheduler).__enter__()
-    assert "install the same there" in str(error.value)
 
 
-def test_a_scheduler_that_is_not_there_is_one_line_within_the_time_that_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_scheduler_is_an_error_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "TIMEOUT_S", 0.5)
     address = f"tcp://127.0.0.1:{free_port()}"
-    with pytest.raises(OptionError, match=f"no scheduler answers at {address} within 0.5 s; start dask scheduler"):
+    with pytest.raises(OptionError, match=f"{address} .*0.5 s"):
         hush.sweep({"task.epsilon": [1]}, out=tmp_path, trials=2, seed=1, dask=address)
     assert not list((tmp_path / "cells").iterdir())
 
 
 @pytest.mark.parametrize("address", ["scheduler", "tcp://user:secret@host:1", "http://host:8786", "tcp://host"])
-def test_what_is_no_address_is_not_repeated(tmp_path: Path, address: str) -> None:
-    with pytest.raises(OptionError, match="--dask: is not the address of a scheduler; write it as in tcp://host:8786"):
+def test_a_wrong_address_is_refused_without_its_password(tmp_path: Path, address: str) -> None:
+    with pytest.raises(OptionError, match=r"--dask: .*tcp://host:8786"):
         hush.sweep({"task.epsilon": [1]}, out=tmp_path / "out", trials=2, seed=1, dask=address)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.large
-def test_a_cluster_draws_devices_and_no_tallies() -> None:
-    with pytest.raises(OptionError, match="--dask: shares out devices, and tallies are drawn at once"):
-        hush.simulate("heights", mechanism="multilevel", engine="bulk", clients=10, dask="tcp://host:8786")

@@ -1,3 +1,5 @@
+"""A run next to the truth: which truth, which error, and whether an interval covers it."""
+
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -17,11 +19,11 @@ def truth(values: Sequence[Value], population: float | None) -> Mapping[str, flo
     return found.truth
 
 
-def test_the_truth_is_the_mean_of_those_who_reported_and_of_the_population() -> None:
+def test_the_truth_is_that_of_the_reporters_and_of_the_population() -> None:
     assert truth([1, 0, 0, 1], 0.3) == {"reporters": 0.5, "population": 0.3}
 
 
-def test_what_nobody_knows_is_left_out() -> None:
+def test_an_unknown_truth_is_left_out() -> None:
     assert truth([2.0, 4.0], None) == {"reporters": 3.0}
     assert truth([], 170.0) == {"population": 170.0}
 
@@ -30,22 +32,17 @@ def test_the_mean_is_summed_without_rounding_on_the_way() -> None:
     assert truth([1e16, 1.0, -1e16], None)["reporters"] == pytest.approx(1 / 3, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("mean", "inside"), [(9.999, False), (10.0, True), (11.0, True), (12.0, True), (12.001, False)]
-)
-def test_an_interval_covers_what_lies_between_its_ends(mean: float, inside: bool) -> None:
-    assert covered(INTERVALS, {}, {"reporters": mean}) == {"reporters": inside}
-
-
-def test_each_target_is_judged_against_its_own_truth() -> None:
-    assert covered(INTERVALS, {}, {"reporters": 13.0, "population": 13.0}) == {"reporters": False, "population": True}
-
-
-def test_without_intervals_nothing_is_covered_and_nothing_missed() -> None:
+def test_an_interval_covers_the_values_between_its_ends() -> None:
+    for mean, inside in ((9.999, False), (10.0, True), (11.0, True), (12.0, True), (12.001, False)):
+        assert covered(INTERVALS, {}, {"reporters": mean}) == {"reporters": inside}
     assert covered({}, {}, {"reporters": 1.0}) == {}
 
 
-def test_the_watched_band_is_judged_by_the_truth_that_its_method_names() -> None:
+def test_each_target_is_compared_with_its_own_truth() -> None:
+    assert covered(INTERVALS, {}, {"reporters": 13.0, "population": 13.0}) == {"reporters": False, "population": True}
+
+
+def test_the_anytime_band_is_compared_with_the_truth_of_its_method() -> None:
     band: Intervals = {"anytime": (0.0, 1.0)}
     methods = {"anytime": "population-beta-mixture"}
     assert covered(band, methods, {"reporters": 5.0, "population": 0.5}) == {"anytime": True}
@@ -73,7 +70,7 @@ def colours(red: tuple[float, float], joint: tuple[float, float]) -> Estimate:
     )
 
 
-def test_each_category_is_judged_alone_and_all_at_once() -> None:
+def test_each_category_is_judged_alone_and_simultaneously() -> None:
     values = ["red", "green", "green", "green"]
     found = score(COLOURS, colours((0.3, 0.6), (0.2, 0.7)), values, (0.4, 0.6))
     assert {name: part.truth for name, part in found.parts.items()} == {
@@ -87,7 +84,7 @@ def test_each_category_is_judged_alone_and_all_at_once() -> None:
     assert wrong.joint == {"reporters": False}
 
 
-def test_each_coordinate_is_judged_against_its_own_mean_and_one_that_nobody_drew_is_not() -> None:
+def test_a_coordinate_that_nobody_drew_is_not_judged() -> None:
     drawn = PartEstimate(name="x", n=2, mean=2.0, intervals={"reporters": (1, 3)})
     found = score(PLACE, Estimate(2, parts=(drawn, PartEstimate(name="y"))), [(1.0, 5.0), (3.0, 7.0)], None)
     assert [part.truth for part in found.parts.values()] == [{"reporters": 2.0}, {"reporters": 6.0}]
@@ -95,7 +92,7 @@ def test_each_coordinate_is_judged_against_its_own_mean_and_one_that_nobody_drew
     assert [part.error for part in found.parts.values()] == [{"reporters": 0.0}, {}]
 
 
-def test_all_at_once_is_said_only_of_what_every_part_that_was_drawn_has() -> None:
+def test_simultaneous_coverage_needs_every_drawn_part() -> None:
     def drawn(name: str, joint: Intervals) -> PartEstimate:
         return PartEstimate(name=name, n=1, mean=5.0, joint_intervals=joint)
 
@@ -108,16 +105,13 @@ def test_all_at_once_is_said_only_of_what_every_part_that_was_drawn_has() -> Non
         assert score(PLACE, Estimate(1, parts=(drawn("x", right), y)), [(5.0, 5.0)], None).joint == said
 
 
-def test_without_reports_there_is_a_population_and_nothing_to_judge() -> None:
+def test_without_reports_nothing_is_judged() -> None:
     found = score(COLOURS, Estimate(0), [], (0.4, 0.6))
     assert found.parts["red"].truth == {"population": 0.4}
     assert [(part.covered, part.joint) for part in found.parts.values()] == [({}, {})] * 2
     assert found.joint == {}
 
 
-def test_a_redelivery_is_no_further_report() -> None:
+def test_a_duplicate_is_not_a_further_report() -> None:
     assert count_handled(95, {"duplicate": 40, "wrong_digest": 3}) == 98
-
-
-def test_duplicates_do_not_hide_reports_that_were_lost() -> None:
-    assert 100 - count_handled(95, {"duplicate": 5}) == 5
+    assert count_handled(95, {"duplicate": 5}) == 95  # duplicates do not hide reports that were lost

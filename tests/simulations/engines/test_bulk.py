@@ -1,9 +1,7 @@
-"""The bulk engine from Python: a seed repeats a run, and results are beside the truth of the people it drew."""
+"""The bulk engine from Python: a seed repeats a run, and results are next to the truth of the people that it drew."""
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import pytest
 import hush
 from hush import Scenario, Task
 from hush_common.errors import OptionError
-from hush_simulations.engines.bulk import cells
 from hush_simulations.engines.bulk.cells import cells_of
 from hush_simulations.engines.bulk.devices import draw_devices
 from hush_simulations.engines.bulk.draws import SimulatedRounds
@@ -19,7 +16,6 @@ from hush_simulations.engines.bulk.engine import draw_population
 from hush_simulations.engines.experiment import Drawing
 from hush_simulations.scenarios.population import Observed, Population
 from hush_simulations.scenarios.scenario import scenario_of_data
-from hush_simulations.scenarios.scenario_file import scenario_of_document
 
 SCENARIOS: Mapping[str, Scenario] = {
     name: one
@@ -37,12 +33,11 @@ def devices(scenario: Scenario, clients: int) -> SimulatedRounds:
     return draw_devices(task, scenario.population, clients, shares_of(task), 7)
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("drawing", ["tally", "devices"])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", ["survey", "sleep", pytest.param("offices", marks=pytest.mark.medium)])
 def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Drawing) -> None:
     first, again, other = (
-        hush.simulate(name, engine="bulk", draw=drawing, clients=3000, seed=seed).to_document() for seed in (5, 5, 6)
+        hush.simulate(name, engine="bulk", draw=drawing, clients=300, seed=seed).to_document() for seed in (5, 5, 6)
     )
     for document in (first, again, other):
         del document["elapsed_s"], document["reports_per_s"], document["result"]["updated_at"], document["seed"]
@@ -53,7 +48,7 @@ def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Draw
 @pytest.mark.large
 @pytest.mark.parametrize("drawing", ["tally", "devices"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_intervals_of_a_million_devices_hold_the_truth_of_the_people_drawn(name: str, drawing: Drawing) -> None:
+def test_intervals_of_many_devices_hold_the_truth_of_those_drawn(name: str, drawing: Drawing) -> None:
     """At confidence 1 - 10^-6; `offices` moves values to the bounds, which no interval of so many knows of."""
     clients = 20_000 if name == "offices" else 200_000
     run = hush.simulate(name, engine="bulk", draw=drawing, clients=clients, seed=11, confidence=0.999999)
@@ -69,37 +64,7 @@ def test_a_billion_devices_are_a_matter_of_counts() -> None:
     assert all(run.covered.values())
 
 
-def test_liars_and_later_runs_share_the_cells_of_a_population(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To make them takes a hundred times as long as to draw 150 people."""
-    made, make = [], cells._number_cells
-
-    def counting(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
-        made.append(arguments)
-        return make(*arguments)
-
-    monkeypatch.setattr(cells, "_number_cells", counting)
-    cells._of_numbers.cache_clear()
-    groups = [
-        {"name": "day", "share": 0.7, "people": {"kind": "lognormal", "median": 6.0, "sigma": 0.4}},
-        {"name": "night", "share": 0.3, "people": {"kind": "mixture", "parts": [{"mean": 4.5, "sd": 1.2}]}},
-    ]
-    scenario = scenario_of_document(
-        {
-            "clients": 150,
-            "rounds": 2,
-            "drift": 0.5,
-            "task": {"id": "t", "epsilon": "2", "domain": {"kind": "number", "lower": 0.0, "upper": 14.0}},
-            "population": {"kind": "groups", "groups": groups},
-            "liars": [{"share": 0.05, "lie": "edge"}],
-        },
-        Path("liars.toml"),
-    )
-    for seed in range(2):
-        hush.simulate(scenario, engine="bulk", draw="tally", seed=seed)
-    assert len(made) == 2
-
-
-def test_what_rests_on_more_than_the_sum_of_the_reports_is_absent_and_says_so() -> None:
+def test_a_tally_has_no_figure_that_needs_each_report() -> None:
     run = hush.simulate("heights", engine="bulk", draw="tally", clients=10**6, seed=1)
     assert set(run.result.intervals) == {"reporters", "anytime", "anytime_population"}
     assert set(run.result.failures) == {"population", "monitor", "winsorised"}
@@ -110,7 +75,7 @@ def test_what_rests_on_more_than_the_sum_of_the_reports_is_absent_and_says_so() 
     assert full.result.estimate.methods["reporters"] == run.result.estimate.methods["reporters"]
 
 
-def test_few_people_keep_the_interval_that_needs_no_sample_variance() -> None:
+def test_few_people_keep_the_interval_without_a_sample_variance() -> None:
     run = hush.simulate("heights", engine="bulk", draw="tally", clients=50, seed=1)
     assert run.result.estimate.methods["population"] == "laplace-popoviciu"
     assert set(run.result.failures) == {"monitor", "winsorised"}
@@ -128,7 +93,7 @@ TOLD: dict[str, tuple[Mapping[str, object], list[object]]] = {
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_values_of_somebodys_own_are_the_truth_and_missing_ones_are_left_out_of_it(kind: str) -> None:
+def test_own_values_have_the_same_truth_on_both_engines(kind: str) -> None:
     domain, data = TOLD[kind]
     runs = [
         hush.simulate(data=data, domain=domain, missing="replace", engine=engine, draw=draw, seed=1)
@@ -141,7 +106,7 @@ def test_values_of_somebodys_own_are_the_truth_and_missing_ones_are_left_out_of_
     assert [run.accepted for run in runs] == [len(data)] * 3
 
 
-def test_rounds_have_the_same_people_and_fresh_noise_and_sticky_ones_the_same_answers() -> None:
+def test_rounds_have_fresh_noise_and_sticky_rounds_the_same_answers() -> None:
     for drawing in ("tally", "devices"):
         run = hush.simulate("survey", engine="bulk", draw=drawing, rounds=3, clients=1000, seed=3)
         tallies = {done.result.mean for done in run.rounds}
@@ -152,10 +117,10 @@ def test_rounds_have_the_same_people_and_fresh_noise_and_sticky_ones_the_same_an
         assert len({done.result.mean for done in run.rounds}) == 1
 
 
-def test_vectors_in_several_rounds_are_drawn_device_by_device_or_refused() -> None:
+def test_vectors_in_several_rounds_are_drawn_by_device() -> None:
     run = hush.simulate("offices", engine="bulk", rounds=2, clients=1000, seed=3)
     assert run.drawing == "devices"
-    with pytest.raises(OptionError, match="draw: vectors in several rounds"):
+    with pytest.raises(OptionError, match=r"^draw: "):
         hush.simulate("offices", engine="bulk", draw="tally", rounds=2, clients=1000)
 
 
@@ -167,7 +132,9 @@ def test_choices_of_an_epsilon_follow_their_shares() -> None:
         assert abs(taken - 10_000).max() < 600  # seven deviations
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", ["survey", "sleep", "commute", "heights", pytest.param("offices", marks=pytest.mark.medium)]
+)
 def test_all_trials_of_a_sweep_are_drawn_at_once(name: str) -> None:
     scenario = SCENARIOS[name]
     task, rng = scenario.task(), np.random.default_rng(1)
@@ -180,7 +147,7 @@ def test_all_trials_of_a_sweep_are_drawn_at_once(name: str) -> None:
     assert truths.sums.shape[0] == 50
 
 
-def test_people_who_were_observed_answer_once_each_or_are_drawn_with_replacement() -> None:
+def test_observed_people_answer_once_or_are_drawn_again() -> None:
     people: Population = Observed((1, 0, 1, 1), resampled=False)
     scenario = Scenario(SCENARIOS["survey"].document, people, 4)
     assert devices(scenario, 4).truth == (0.75,)
@@ -188,30 +155,13 @@ def test_people_who_were_observed_answer_once_each_or_are_drawn_with_replacement
     assert again.truth[0] == pytest.approx(0.75, abs=0.01)
 
 
-def test_rows_in_any_order_give_the_same_tally_however_many_devices_are_drawn_from_them() -> None:
+def test_the_order_of_rows_does_not_change_the_tally() -> None:
     rows = tuple(float(100 * (place * 7919 % 20_011 < 10_000)) for place in range(20_011))
     domain = {"kind": "number", "lower": 0, "upper": 100}
     scenario = scenario_of_data(Observed(rows), domain).asking(mechanism="multilevel", epsilon="8")
     task, rng = scenario.task(), np.random.default_rng(1)
-    people = scenario.of_size(10**7).population
-    (tally,) = draw_population(task, people, 10**7, (), rng).tallies(rng)
+    people = scenario.of_size(10**6).population
+    (tally,) = draw_population(task, people, 10**6, (), rng).tallies(rng)
     between = np.array(tally.moments[1:-1])  # nobody has these levels: each is reported as often as any other
     assert abs(between - between.mean()).max() < 7 * between.mean() ** 0.5
     assert abs(np.diff(cells_of(task.domain, people).coarse(64).values)).max() > 90
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"engine": "bulks"}, "engine: 'bulks' is not an engine; write mqtt"),
-        ({"engine": "bulk", "draw": "all"}, "draw: 'all' is not what the bulk engine draws; write auto"),
-        ({"engine": "bulk", "workers": 0}, "workers: 0 is outside 1 to 64"),
-        ({"engine": "bulk", "clients": 10**9 + 1}, "clients: 1000000001 is outside"),
-        ({"engine": "bulk", "broker": "mosquitto"}, "broker: a broker is not used with engine='bulk'"),
-        ({"engine": "memory", "clients": 10**6 + 1}, "clients: 1000001 devices are more than 1000000; choose the bulk"),
-    ],
-)
-def test_a_mistake_is_one_line_with_a_remedy(options: dict[str, object], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        hush.simulate("survey", **options)  # type: ignore[arg-type]  # a mistake
-    assert message in str(caught.value)
