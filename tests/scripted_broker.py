@@ -29,6 +29,7 @@ __all__ = [
     "Manners",
     "ScriptedBroker",
     "after",
+    "endless",
     "half",
     "hang_up",
     "header",
@@ -140,6 +141,8 @@ class ScriptedBroker(MemoryBroker):
         published: everything that was published to be retained, in order.
         connections: how many there were; `up` is set with the first.
         versions: the protocol levels with which clients connected on the socket.
+        released: the packet ids that clients acknowledged on the socket.
+        mistakes: rules of MQTT that a client broke on the socket; the end of `running` raises AssertionError for one.
     """
 
     def __init__(
@@ -171,6 +174,8 @@ class ScriptedBroker(MemoryBroker):
         self.connections = 0
         self.up = asyncio.Event()
         self.versions = list[int]()
+        self.released = list[int]()
+        self.mistakes = list[str]()
         self.url = ""
         self.on_publish = on_publish
         self.login, self.old, self.limits = login, old, limits
@@ -180,7 +185,6 @@ class ScriptedBroker(MemoryBroker):
         self._way = FaultyTransport(self.transport(), self._fate)
         self._devices = list[_ScriptedLink]()
         self._connected = set[_Connection]()
-        self._acknowledged = 0
 
     # What tests see and do
 
@@ -268,24 +272,26 @@ class ScriptedBroker(MemoryBroker):
     # On a socket
 
     @asynccontextmanager
-    async def running(self, *, websocket: bool = False) -> AsyncIterator[Self]:
-        """Listen on a free port of the loopback; with `websocket`, all that it sends is one frame without an end."""
-        server = await asyncio.start_server(self._serve_frames if websocket else self._serve_bytes, "127.0.0.1", 0)
+    async def running(self, *, frame: Callable[[bytes], bytes] | None = None) -> AsyncIterator[Self]:
+        """Listen on a free port of the loopback; with `frame`, over WebSockets, with what it makes of each write."""
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if frame is None:
+                await self._serve(reader.readexactly, writer)
+            else:
+                await _open_websocket(reader, writer)
+                await self._serve(_Frames(reader).read, cast("asyncio.StreamWriter", _FramingWriter(writer, frame)))
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        self.url = f"ws://127.0.0.1:{port}/mqtt" if websocket else f"mqtt://127.0.0.1:{port}"
+        self.url = f"mqtt://127.0.0.1:{port}" if frame is None else f"ws://127.0.0.1:{port}/mqtt"
         try:
             yield self
         finally:
             server.close()
             for connection in list(self._connected):
                 connection.lose()
-
-    async def _serve_bytes(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._serve(reader.readexactly, writer)
-
-    async def _serve_frames(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await _open_websocket(reader, writer)
-        await self._serve(_Frames(reader).read, writer)
+        assert not self.mistakes
 
     async def _serve(self, read: Callable[[int], Awaitable[bytes]], writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -299,6 +305,9 @@ class ScriptedBroker(MemoryBroker):
                 await connection.answer(*await packets.read_packet(read))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
+        except packets.PacketError as error:
+            self.mistakes.append(str(error))
+            writer.close()
         finally:
             self._connected.remove(connection)
             connection.end()
@@ -311,12 +320,12 @@ class ScriptedBroker(MemoryBroker):
 
     def release(self, packet_id: int) -> bool:
         """Delete the oldest message of the backlog with this id; return whether the connection goes on."""
-        self._acknowledged += 1
+        self.released.append(packet_id)
         for place, (number, _, _) in enumerate(self.backlog):
             if number == packet_id:
                 del self.backlog[place]
                 break
-        return self.connections > 1 or self._acknowledged != self.manners.hang_up_after
+        return self.connections > 1 or len(self.released) != self.manners.hang_up_after
 
 
 class _ScriptedLink:
@@ -495,7 +504,12 @@ def message(topic: str, payload: bytes, *, properties: bytes = b"") -> bytes:
     return packets.write_packet(0x31, struct.pack(">H", len(topic)) + topic.encode() + properties + payload)
 
 
-_ENDLESS = struct.pack(">BBQ", 0x82, 127, 1 << 40)
+def endless() -> Callable[[bytes], bytes]:
+    """Let all that a broker sends be one frame of a WebSocket without an end."""
+    start = [struct.pack(">BBQ", 0x82, 127, 1 << 40)]
+    return lambda data: (start.pop() if start else b"") + data
+
+
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 
 
@@ -504,7 +518,22 @@ async def _open_websocket(reader: asyncio.StreamReader, writer: asyncio.StreamWr
     (key,) = (line.split(b": ")[1] for line in request.split(b"\r\n") if line.startswith(b"Sec-WebSocket-Key"))
     accept = base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
     writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n")
-    writer.write(b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n" + _ENDLESS)
+    writer.write(b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n")
+
+
+class _FramingWriter:
+    """A writer of WebSocket frames."""
+
+    def __init__(self, writer: asyncio.StreamWriter, frame: Callable[[bytes], bytes]) -> None:
+        self._writer, self._frame = writer, frame
+        self.drain, self.close, self.is_closing = writer.drain, writer.close, writer.is_closing
+        self.transport = writer.transport
+
+    def write(self, data: bytes) -> None:
+        self._writer.write(self._frame(data))
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
 
 
 class _Frames:
@@ -521,10 +550,11 @@ class _Frames:
         return data
 
     async def _frame(self) -> bytes:
-        _, second = await self._reader.readexactly(2)
+        first, second = await self._reader.readexactly(2)
         length = second & 0x7F
         if length == 126:
             (length,) = struct.unpack(">H", await self._reader.readexactly(2))
-        mask = await self._reader.readexactly(4)
+        mask = await self._reader.readexactly(4) if second & 0x80 else bytes(4)  # paho does not mask its pongs
         data = await self._reader.readexactly(length)
-        return bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
+        is_control = first & 0x08
+        return b"" if is_control else bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from counting import aggregating, counted, refused, shell
 from heights import HEIGHTS
-from scripted_broker import Kind, ScriptedBroker, header, message
+from scripted_broker import Kind, ScriptedBroker, endless, header, message
 from servers import Mosquitto
 
 from hush_client import Client
@@ -71,7 +71,9 @@ async def test_by_a_message_of_32_mib(
 ) -> None:
     if not limited:
         monkeypatch.setattr("hush_common.mqtt.connection.limit_packets", lambda *_: int)
-    async with ScriptedBroker((Kind.SUBSCRIBE, send_huge)).running(websocket=way == "websocket") as broker:
+    async with ScriptedBroker((Kind.SUBSCRIBE, send_huge)).running(
+        frame=endless() if way == "websocket" else None
+    ) as broker:
         async with Client(broker.url, device="d", state=tmp_path, spread=0) as client:
             with measured() as peak:
                 receipt = await client.report("heights", 172.0, timeout=60)
