@@ -17,6 +17,7 @@ def bare(tmp_path: Path, *, script: Path = SCRIPT) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.medium
 def test_tasks_are_answered_and_kept_where_nothing_is_installed(tmp_path: Path) -> None:
     result = bare(tmp_path)
     assert result.returncode == 0, result.stderr
@@ -30,6 +31,7 @@ def test_tasks_are_answered_and_kept_where_nothing_is_installed(tmp_path: Path) 
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("module", ["pydantic", "aiomqtt", "typer", "hush_client.sending.mqtt"])
 def test_the_bare_interpreter_has_indeed_nothing_else(tmp_path: Path, module: str) -> None:
     script = tmp_path / "planted.py"

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from answers import RecordingRng, answer_one
@@ -25,7 +25,6 @@ from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 from waiting import until
 
-from hush import Task
 from hush_client import Gateway, Policy, Receipt
 from hush_client.gateway import SourceWorker
 from hush_client.privacy.answer import Question
@@ -100,7 +99,7 @@ class Lines(logging.Handler):
         self.lines.append(f"{record.name}: {record.getMessage()}")
 
 
-def watched(source: Source, directory: Path) -> dict[str, object]:
+def watched(source: Source, directory: Path, **options: Any) -> dict[str, object]:  # noqa: ANN401 - of `answer`
     """One round of one source, and all that anybody can see of it."""
     loop, lines, broker = VirtualLoop(), Lines(), ScriptedBroker()
     moments: list[float] = []
@@ -109,7 +108,7 @@ def watched(source: Source, directory: Path) -> dict[str, object]:
     async def live() -> dict[str, object]:
         clock = lambda: START + timedelta(seconds=loop.time())  # noqa: E731 - of this loop
         async with Gateway(broker, name="g", state=directory, spread=1, clock=clock) as gateway:
-            gateway.answer("d", "heights", source, source_timeout=SECONDS)
+            gateway.answer("d", "heights", source, source_timeout=SECONDS, **options)
             await asyncio.sleep(SECONDS - 1)
             early = rows(directory)
             await asyncio.sleep(120)
@@ -191,37 +190,14 @@ def test_a_source_without_a_value_is_called_every_second(tmp_path: Path) -> None
     assert [round(moment) for moment in asked] == list(range(11))
 
 
-async def hasty(self: SourceWorker, task: Task) -> Receipt:
-    """Planted: the source is asked first, and then the moment is fixed."""
-    reading = await self._source.read(task.domain, self._source_timeout)
-    question = self._service.config.question(task)
-    due = self._service.due(question)
-    answers = await self._service.store(question, {self._device: reading or task.domain.nothing}, due)
-    return answers[self._device][0]
-
-
-async def choosy(self: SourceWorker, task: Task) -> Receipt:
-    """Planted: a source that has nothing is asked again in the next minute."""
-    self._absent = "skip"
-    return await ANSWER(self, task)
-
-
-async def talkative(self: SourceWorker, task: Task) -> Receipt:
-    """Planted: the log says what became of the value."""
-    receipt = await ANSWER(self, task)
+def tell(receipt: Receipt) -> None:
+    """Log what became of the value."""
     logging.getLogger("hush_client").info("%s", receipt.value)
-    return receipt
 
 
-ANSWER = SourceWorker._answer
-
-
-@pytest.mark.parametrize("planted", [hasty, choosy, talkative])
-def test_an_answering_that_a_source_moves_is_found(
-    planted: Callable[[SourceWorker, Task], Awaitable[Receipt]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SourceWorker, "_answer", planted)
-    seen = [watched(source, tmp_path / source.__name__) for source in (at_once, late, nothing)]
+@pytest.mark.parametrize("planted", [{"absent": "skip"}, {"on_receipt": tell}], ids=["skips", "logs"])
+def test_an_answer_that_depends_on_its_source_is_found(planted: dict[str, Any], tmp_path: Path) -> None:
+    seen = [watched(source, tmp_path / source.__name__, **planted) for source in (at_once, late, nothing)]
     assert not seen[0] == seen[1] == seen[2]
 
 
@@ -300,6 +276,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.medium
 def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
     command = [sys.executable, "-c", HANGING, str(tests), str(tmp_path)]
@@ -368,6 +345,7 @@ async def test_a_decided_round_without_a_draw_is_decided_again_after_restart(
     assert len(broker.arrived) == 1
 
 
+@pytest.mark.medium
 async def test_a_task_is_pinned_when_it_is_admitted(tmp_path: Path) -> None:
     async def wait() -> None:
         asked.append(1)

@@ -116,6 +116,7 @@ def assert_one_line(text: str, *words: str) -> None:
         assert word in text
 
 
+@pytest.mark.medium
 def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
     first, second = process("report", "heights", "172.5"), process("report", "heights", "172.5")
     assert (first.returncode, second.returncode) == (0, 0)
@@ -124,6 +125,7 @@ def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
     assert first.stderr == second.stderr == ""
 
 
+@pytest.mark.medium
 def test_a_value_may_be_typed_where_no_list_of_processes_shows_it(hush: Hush) -> None:
     assert "sent" in hush("report", "heights", "-", typed="172.5\n").stdout
 
@@ -169,6 +171,7 @@ def test_a_typing_error_spends_nothing_and_is_not_quoted(
     assert "nothing has been spent" in hush("ledger").stdout
 
 
+@pytest.mark.medium
 def test_a_terminal_shows_how_a_value_was_used_but_not_the_value(terminal: Hush) -> None:
     done = terminal("report", "heights", "998.25")
     assert done.returncode == 0
@@ -177,6 +180,7 @@ def test_a_terminal_shows_how_a_value_was_used_but_not_the_value(terminal: Hush)
     assert "told" not in terminal("report", "heights", "172.5", "--device", "other").stdout
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("option", ["--lifetime", "--max-epsilon"])
 def test_an_answer_above_the_limits_is_refused(hush: Hush, option: str) -> None:
     done = hush("report", "heights", "172", option, "0.5")
@@ -185,6 +189,7 @@ def test_an_answer_above_the_limits_is_refused(hush: Hush, option: str) -> None:
     assert "nothing has been spent" in hush("ledger").stdout
 
 
+@pytest.mark.medium
 def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
     sent = json.loads(hush("report", "heights", "172", "--json").stdout)
     assert len(sent.pop("report_id")) == 32
@@ -203,6 +208,7 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
     assert json.loads(refused.stdout)["reason"] == "over_budget"
 
 
+@pytest.mark.medium
 def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: Mosquitto) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     mosquitto.stop()
@@ -231,6 +237,7 @@ def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: 
     ], "what waited went with it"
 
 
+@pytest.mark.medium
 def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> None:
     hush("report", "heights", "172", "--device", "d")
     hush("report", "smoker", "yes", "--device", "d")
@@ -247,6 +254,7 @@ def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> Non
     assert [len(account["charges"]) for account in document["accounts"]] == [1, 1]
 
 
+@pytest.mark.medium
 def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> None:
     hush("ledger")
     arguments = ("report", "heights", "172", "--device", "d", "--json")
@@ -263,6 +271,7 @@ def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto,
     assert len({receipt["report_id"] for receipt in receipts}) == 1
 
 
+@pytest.mark.medium
 async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tmp_path: Path) -> None:
     lock = await Lock.acquire(tmp_path / "hush")
     done = await asyncio.to_thread(process, "report", "heights", "172")
@@ -273,6 +282,7 @@ async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tm
     assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
 
 
+@pytest.mark.medium
 async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(process: Hush, tmp_path: Path) -> None:
     state = await DeviceState.open(tmp_path / "hush")
     soon = milliseconds(utc_now()) + 1500
@@ -282,6 +292,7 @@ async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(proces
     assert json.loads((await asyncio.to_thread(process, "ledger", "--json")).stdout)["waiting"] == 0
 
 
+@pytest.mark.medium
 def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:
     hush("report", "heights", "172")
     refused = hush("ledger", "--forget", "heights")
@@ -289,6 +300,7 @@ def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -
     assert_one_line(refused.stderr, "--forget: 'heights' is not pinned, or was already charged")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -309,6 +321,7 @@ def test_a_mistake_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], code
     assert_one_line(done.stderr, "hush: ", words)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -325,6 +338,7 @@ def test_wrong_usage_ends_with_two(hush: Hush, arguments: tuple[str, ...]) -> No
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.medium
 def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
     (tmp_path / "hush").mkdir()
     (tmp_path / "hush" / "hush.sqlite3").write_text("no database at all" * 100)
@@ -334,6 +348,7 @@ def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
         assert_one_line(done.stderr, "hush.sqlite3", "restore no backup", "docs/device.md")
 
 
+@pytest.mark.medium
 def test_a_directory_without_a_state_is_an_error(hush: Hush, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name, words in (("nope", "does not exist; name"), ("empty", "has no state of a device (no hush.sqlite3)")):
@@ -345,6 +360,7 @@ def test_a_directory_without_a_state_is_an_error(hush: Hush, tmp_path: Path) -> 
     assert [*(tmp_path / "empty").iterdir()] == []
 
 
+@pytest.mark.medium
 def test_the_epsilon_that_was_chosen_is_the_one_that_is_charged(hush: Hush) -> None:
     chosen = hush("report", "choice", "yes", "--epsilon", "0.5")
     assert chosen.returncode == 0, chosen.stderr
@@ -355,6 +371,7 @@ def test_the_epsilon_that_was_chosen_is_the_one_that_is_charged(hush: Hush) -> N
     assert_one_line(wrong.stderr, "does not offer 1", "0.5 or 2")
 
 
+@pytest.mark.medium
 def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
     assert_one_line(hush("report", "colour", "light blue").stdout, "colour, round 0: sent")
     moved = hush("report", "move", "-0.5,2")
@@ -362,6 +379,7 @@ def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
     assert_one_line(hush("report", "colour", "blue", "--device", "other").stdout, "colour, round 0: sent")
 
 
+@pytest.mark.medium
 def test_a_sticky_task_needs_the_option_sticky(hush: Hush) -> None:
     refused = hush("report", "habit", "yes")
     assert refused.returncode == 1
@@ -369,12 +387,14 @@ def test_a_sticky_task_needs_the_option_sticky(hush: Hush) -> None:
     assert "cost epsilon 1; spent for habits: epsilon 1 of 4" in hush("report", "habit", "yes", "--sticky").stdout
 
 
+@pytest.mark.medium
 def test_a_total_bounds_all_purposes(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--total", "1.5").returncode == 0
     refused = hush("report", "smoker", "yes", "--total", "1.5")
     assert_one_line(refused.stderr, "refused", "all purposes together", "nothing was spent")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", [("report", "heights", "172"), ("sync",)])
 @pytest.mark.parametrize("seconds", ["nan", "inf"])
 def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...], seconds: str) -> None:
@@ -383,6 +403,7 @@ def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...
     assert f"--timeout {seconds} is not a number of seconds" in done.stderr
 
 
+@pytest.mark.medium
 def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     right = hush("sync", "--device", "a")

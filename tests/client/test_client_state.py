@@ -41,6 +41,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.medium
 def test_a_full_disk_spends_and_sends_nothing_until_there_is_room(tmp_path: Path) -> None:
     sent, error, arrived, after, spent, arrived_after = run(FULL, tmp_path)
     assert "nothing was spent or sent" in error
@@ -85,6 +86,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.medium
 def test_a_directory_that_may_not_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
     writable, fresh, used = run(READ_ONLY, tmp_path)
     assert writable == "sent"

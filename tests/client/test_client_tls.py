@@ -17,7 +17,7 @@ from heights import HEIGHTS
 from servers import Mosquitto, free_port, need
 
 from hush_aggregator import MqttBroker
-from hush_client import Client, MqttTransport, Receipt
+from hush_client import Client, Gateway, MqttTransport, Receipt
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, OptionError
 from hush_common.topics import ALL_REPORTS, task_topic
@@ -121,8 +121,7 @@ async def test_many_reports_come_through_and_so_does_a_long_task(secured: Secure
     async with aiomqtt.Client(HOST, secured.broker.port) as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         await administrator.subscribe("hush/v1/reports/heights/many", qos=1)
-        async with Client(secured.url(way), device="many", state=tmp_path, spread=0) as client:
-            gateway = client._gateway
+        async with Gateway(secured.url(way), name="many", state=tmp_path, spread=0) as gateway:
             receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
         assert {receipt.status for receipt in receipts} == {"sent"}
         payloads = {bytes((await anext(administrator.messages)).payload) for _ in range(300)}

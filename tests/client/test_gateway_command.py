@@ -210,6 +210,7 @@ def house(bare: Mosquitto, memory_path: Path) -> Iterator[House]:
     made.close()
 
 
+@pytest.mark.medium
 def test_a_check_lists_the_sensors_and_no_value_and_answers_nothing(house: House) -> None:
     house.publish("zigbee2mqtt/dead", '{"temperature":12}', retain=True)
     with publishing(house.broker.port, 3):
@@ -263,6 +264,7 @@ def test_lamps_and_stored_messages_take_no_part_where_all_do(house: House) -> No
     assert house.answered() == {"zigbee2mqtt/room-1", "zigbee2mqtt/room-2", "zigbee2mqtt/null"}
 
 
+@pytest.mark.medium
 def test_a_task_or_a_topic_that_nobody_publishes_is_named(house: House) -> None:
     house.publish("hush/v1/tasks/heating", "", retain=True)
     house.publish("zigbee2mqtt/lamp", "{}", retain=True)
@@ -274,6 +276,7 @@ def test_a_task_or_a_topic_that_nobody_publishes_is_named(house: House) -> None:
     assert "--take-part zigbee2mqtt/lamp" not in house.log.read_text()
 
 
+@pytest.mark.medium
 def test_a_field_of_too_many_keys_is_named_and_answers_nothing(house: House) -> None:
     options = ["--field", "temperature,battery", "--take-part", "all"]
     checked = subprocess.run(house.command(*options), capture_output=True, text=True, timeout=60, check=False)
@@ -288,6 +291,7 @@ def test_a_field_of_too_many_keys_is_named_and_answers_nothing(house: House) -> 
     assert house.answered() == set()
 
 
+@pytest.mark.medium
 def test_a_mistake_in_the_list_ends_the_gateway_with_its_line(house: House) -> None:
     running = gateway(house.broker, house.broker, house.state)
     wait_until(house.log.exists)
@@ -297,6 +301,7 @@ def test_a_mistake_in_the_list_ends_the_gateway_with_its_line(house: House) -> N
     house.wait_for_lines("sensors.txt", "line 2", "yes, no or ?")
 
 
+@pytest.mark.medium
 def test_a_sensor_that_was_silent_for_long_takes_no_part_after_a_start(house: House) -> None:
     house.state.mkdir(mode=0o700)
     lines = ["[temperature]", "yes 2020-01-01T00:00:00Z zigbee2mqtt/gone", "no zigbee2mqtt/out", ""]

@@ -1,8 +1,10 @@
 """A device keeps what the broker has acknowledged, and sends it once more where an aggregator asks: the same bytes."""
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -13,9 +15,8 @@ from heights import make_heights
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish, recalled
 from scripted_broker import Fate, ScriptedBroker
 
-from hush_client.sending.schedule import RecallHandler
 from hush_client.state import ledger
-from hush_client.state.database import DeviceState
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.recall import encode_recall
 from hush_common.task import digest_of
 from hush_common.topics import Acknowledgement, recall_topic, task_topic
@@ -115,9 +116,7 @@ def test_a_recall_is_obeyed_once_even_after_a_restart(tmp_path: Path) -> None:
     assert len(broker.arrived) == 3 + 3 + 1
 
 
-def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RecallHandler, "_remember", lambda *_: None)
-    monkeypatch.setattr(RecallHandler, "unwritten", lambda _: [])
+def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path) -> None:
     broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:
@@ -125,6 +124,8 @@ def test_a_device_that_forgets_obeyed_recalls_is_found(tmp_path: Path, monkeypat
         publish(broker, make_recall(1))
         for _ in range(3):
             await waiting_for(broker, tmp_path, clock, 61)
+            with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
+                connection.execute("DELETE FROM recall")  # planted: nothing is remembered
 
     in_virtual_time(run())
     assert len(broker.arrived) > 6  # the planted fault: 12

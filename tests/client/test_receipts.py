@@ -52,6 +52,7 @@ def subscribe(broker: Mosquitto, name: str = "aggregator") -> None:
     shell("mosquitto_sub", broker.port, "-i", name, "-c", "-q", "1", "-E", "-t", ALL_REPORTS)
 
 
+@pytest.mark.medium
 async def test_a_forbidden_report_is_kept_and_sent_once_it_is_allowed(ruled: Mosquitto, tmp_path: Path) -> None:
     store, state = tmp_path / "store.sqlite3", tmp_path / "state"
     async with aggregating(ruled, store, tasks=TASKS):
@@ -84,6 +85,7 @@ async def test_a_forbidden_report_is_kept_and_sent_once_it_is_allowed(ruled: Mos
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.medium
 async def test_a_report_waits_until_somebody_subscribes(
     mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +105,7 @@ async def test_a_report_waits_until_somebody_subscribes(
     assert int(read) == 48
 
 
+@pytest.mark.medium
 def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto: Mosquitto, tmp_path: Path) -> None:
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     subscribe(mosquitto)
@@ -111,6 +114,7 @@ def test_an_aggregator_that_is_away_with_a_kept_session_has_the_report(mosquitto
     assert (receipt.status, receipt.can_refuse) == ("sent", True)
 
 
+@pytest.mark.medium
 async def test_a_receipt_claims_no_more_than_that_somebody_subscribes(mosquitto: Mosquitto, tmp_path: Path) -> None:
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     shell("mosquitto_sub", mosquitto.port, "-i", "monitor", "-c", "-q", "1", "-E", "-t", "#")
@@ -122,6 +126,7 @@ async def test_a_receipt_claims_no_more_than_that_somebody_subscribes(mosquitto:
     )
 
 
+@pytest.mark.medium
 async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -> None:
     async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, transport="unix") as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)

@@ -33,6 +33,7 @@ async def publish_tasks(broker: Hardened) -> None:
             await publisher.publish(task_topic(name), make_heights(id=name, purpose=name), qos=1, retain=True)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("task", "sender"), [("heights", "kitchen"), ("weights", "evil")], ids=["name", "task"])
 async def test_a_report_against_the_rules_is_kept_and_reaches_nobody(
     broker: Hardened, tmp_path: Path, task: str, sender: str

@@ -15,6 +15,7 @@ def loaded(statement: str) -> set[str]:
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("statement", "spared"),
     [

@@ -9,12 +9,14 @@ import stat
 import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from waiting import wait_until
 
 from hush_client.state import database, ledger, outbox
-from hush_client.state.database import _WORKER, FILE_NAME, DeviceState, _connect, _create
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import StateError
 
 ONE_CHARGE = """
@@ -53,7 +55,7 @@ async def test_every_commit_is_on_the_disk_before_it_is_told(tmp_path: Path) -> 
     [("charge", "digest", "'12345678'"), ("pin", "task", "x'00'"), ("account", "spent", "x'00'")],
 )
 async def test_a_value_of_another_type_is_damage(tmp_path: Path, table: str, column: str, value: str) -> None:
-    _create(tmp_path / FILE_NAME)
+    await open_and_close(tmp_path)
     rows = {
         "charge": "('d', 't', 0, x'00', 'p', 'laplace', '1/1', x'00', '2026-01-01', 'draw', NULL, 0)",
         "pin": "('d', 't', x'00')",
@@ -159,7 +161,7 @@ async def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path, monke
 async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
     state = await DeviceState.open(tmp_path)
     await state.run(lambda c: c.execute("SELECT 1").fetchone())
-    state._connection.execute("PRAGMA query_only = ON")
+    await state.run(lambda c: c.execute("PRAGMA query_only = ON"))
     with pytest.raises(StateError, match="make file and directory writable"):
         await state.run(lambda c: outbox.put(c, "topic", b"x"))
     await state.close()
@@ -177,11 +179,9 @@ async def test_a_failed_statement_rolls_back_its_transaction(tmp_path: Path) -> 
     await state.close()
 
 
-async def test_a_state_that_another_process_keeps_locked_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_client.state.database._BUSY_SECONDS", 0.05)
+async def test_a_state_that_another_process_keeps_locked_is_named(tmp_path: Path) -> None:
     state = await DeviceState.open(tmp_path)
+    await state.run(lambda c: c.execute("PRAGMA busy_timeout = 1"))
     other = sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StateError, match="another process has locked it"):
@@ -191,7 +191,7 @@ async def test_a_state_that_another_process_keeps_locked_is_named(
     await state.close()
 
 
-async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
+async def test_simultaneous_openings_share_one_file(tmp_path: Path) -> None:
     states = await asyncio.gather(*(DeviceState.open(tmp_path) for _ in range(5)))
     names = [await state.run(database.device_name) for state in states]
     assert len(set(names)) == 1
@@ -199,17 +199,21 @@ async def test_two_who_create_it_at_once_share_one_file(tmp_path: Path) -> None:
         await state.close()
 
 
-async def test_whoever_creates_it_later_takes_the_file_that_is_there(tmp_path: Path) -> None:
+async def test_the_second_process_that_creates_a_state_uses_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = []
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # as a process sees it that looked a moment ago
     for _ in range(2):
-        _create(tmp_path / FILE_NAME)  # as a process does that saw no file a moment ago
         state = await DeviceState.open(tmp_path)
         names.append(await state.run(database.device_name))
         await state.close()
     assert names[0] == names[1]
 
 
-def test_a_new_state_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_new_state_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     events: list[str] = []
 
     class Traced(sqlite3.Connection):
@@ -222,20 +226,15 @@ def test_a_new_state_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monke
 
     monkeypatch.setattr("hush_client.state.database.sqlite3.connect", partial(sqlite3.connect, factory=Traced))
     monkeypatch.setattr("hush_client.state.database.os.fsync", synced)
-    _create(tmp_path / FILE_NAME)
+    await open_and_close(tmp_path)
     assert events == ["synchronous 2", "directory synced"]
-
-
-def test_a_state_that_vanished_is_not_made_again_by_opening_it(tmp_path: Path) -> None:
-    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
-        _connect(tmp_path / FILE_NAME)
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_calls_that_wait_together_are_committed_together(tmp_path: Path) -> None:
     state = await DeviceState.open(tmp_path)
     statements: list[str] = []
-    state._connection.set_trace_callback(statements.append)
+    await state.run(lambda c: c.set_trace_callback(statements.append))
+    statements.clear()
     await asyncio.gather(*(state.run(lambda c: outbox.put(c, "topic", b"x")) for _ in range(100)))
     assert await state.run(outbox.count) == 100
     assert statements.count("COMMIT") == 2
@@ -298,20 +297,20 @@ class Held:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.free = threading.Event(), threading.Event()
         self.opened: list[sqlite3.Connection] = []
-        monkeypatch.setattr("hush_client.state.database._connect", self._open)
+        self._connect = sqlite3.connect
+        monkeypatch.setattr("hush_client.state.database.sqlite3.connect", self._open)
 
-    def _open(self, path: Path) -> sqlite3.Connection:
+    def _open(self, path: str, **options: Any) -> sqlite3.Connection:  # noqa: ANN401 - of sqlite3
         self.begun.set()
         assert self.free.wait(60)
-        self.opened.append(_connect(path))
-        return self.opened[0]
+        self.opened.append(self._connect(path, **options))
+        return self.opened[-1]
 
     def is_closed(self) -> bool:
-        _WORKER.submit(lambda: None).result(60)  # everything before it is done
         try:
-            self.opened[0].execute("SELECT 1")
-        except sqlite3.ProgrammingError:
-            return True
+            self.opened[-1].execute("SELECT 1")
+        except (IndexError, sqlite3.ProgrammingError):
+            return bool(self.opened)
         return False
 
 
@@ -327,7 +326,7 @@ def test_an_opening_that_is_cancelled_leaves_no_file_open(tmp_path: Path, monkey
 
     asyncio.run(give_up())
     held.free.set()  # when the loop that wanted it has ended
-    assert held.is_closed()
+    wait_until(held.is_closed)
 
 
 @pytest.mark.parametrize("ends", [True, False], ids=["the loop ends", "the loop goes on"])
@@ -355,7 +354,7 @@ def test_a_cancelled_close_leaves_no_file_open(tmp_path: Path, monkeypatch: pyte
 
     asyncio.run(give_up())
     busy.set()
-    assert held.is_closed()
+    wait_until(held.is_closed)
 
 
 async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
