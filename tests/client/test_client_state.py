@@ -7,9 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FULL = """
 import asyncio, json, resource, sys
 from pathlib import Path
+
+import pytest
 from scripted_broker import ScriptedBroker
 from hush_client import Gateway
 from hush_common.errors import StateError
@@ -56,6 +60,8 @@ def test_a_full_disk_spends_and_sends_nothing_until_there_is_room(tmp_path: Path
 READ_ONLY = """
 import asyncio, json, os, sys, tempfile
 from pathlib import Path
+
+import pytest
 from scripted_broker import ScriptedBroker
 from hush_client import Gateway
 from hush_common.errors import StateError
