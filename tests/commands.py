@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -23,7 +22,7 @@ import typer
 
 from hush import cli
 
-__all__ = ["EXIT_CODES", "PROGRESS", "Option", "Shown", "commands", "run", "unprintable", "without_progress"]
+__all__ = ["EXIT_CODES", "PROGRESS", "Option", "Shown", "commands", "leaves", "run", "unprintable", "without_progress"]
 
 EXIT_CODES = {0, 1, 2, 130, 141, 143}
 """Done; it did not work; a mistake on the command line; stopped, by Ctrl-C, a closed pipe or SIGTERM."""
@@ -31,8 +30,15 @@ EXIT_CODES = {0, 1, 2, 130, 141, 143}
 PROGRESS = re.compile(r"^hush: (\d[\d ]*) of \d[\d ]* .+, \d[\d ]* s(?:, .+)?\n", re.MULTILINE)
 """A line of progress: how many are done. It comes after five seconds, so how many lines come depends on the machine."""
 
-_READ_ONCE = functools.cache(typer.main.get_command)
-"""The tree of a command line, which the commands of a process would read again and again from the same functions."""
+_read: list[Any] = []
+"""The trees of command lines, in the order in which they were asked for; each is made once in a process."""
+_make_once = functools.cache(typer.main.get_command)
+
+
+def _get_command(app: typer.Typer) -> Any:  # noqa: ANN401 - of click
+    _read.append(_make_once(app))
+    return _read[-1]
+
 
 _LAST_WORDS = {
     "serve": "retrying until it works",
@@ -63,19 +69,34 @@ class Option:
         return not self.flag.startswith("-")
 
 
-def commands() -> dict[str, list[Option]]:
-    """All commands with all that they take, from the very tree that reads the command line."""
-    found: dict[str, list[Option]] = {}
-    for name, command in cli._COMMANDS.items():
-        found |= _leaves(name, typer.main.get_command(getattr(import_module(command.module), command.app)))
+@functools.cache
+def trees() -> dict[str, Any]:
+    """What reads the command line of each command that `hush --help` lists, as of click."""
+    found = {}
+    for name in typer.main.get_command(cli.app).commands:  # type: ignore[attr-defined]  # it is a group
+        shown = run([name, "--help"], Path.cwd())
+        assert shown.code == 0, shown
+        found[name] = _read[-1]
     return found
 
 
-def _leaves(name: str, command: Any) -> dict[str, list[Option]]:  # noqa: ANN401 - of click, which typer may hide
-    if hasattr(command, "commands"):
-        below = (_leaves(f"{name} {part}", found) for part, found in command.commands.items())
-        return {place: options for leaves in below for place, options in leaves.items()}
-    return {name: [_option(one) for one in command.params]}
+@functools.cache
+def leaves() -> dict[str, Any]:
+    """The same for each command that does something, as `task publish`."""
+    return {name: leaf for word, tree in trees().items() for name, leaf in _leaves(word, tree)}
+
+
+def _leaves(name: str, command: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - of click, which typer may hide
+    parts = getattr(command, "commands", {})
+    if not parts:
+        yield name, command
+    for word, part in parts.items():
+        yield from _leaves(f"{name} {word}", part)
+
+
+def commands() -> dict[str, list[Option]]:
+    """All commands with all that they take."""
+    return {name: [_option(one) for one in leaf.params] for name, leaf in leaves().items()}
 
 
 def _option(one: Any) -> Option:  # noqa: ANN401 - of click
@@ -162,7 +183,7 @@ def run(
         stack.enter_context(_place(directory, environment or {}))
         stack.enter_context(_logged(log))
         stack.enter_context(_interrupted(patience))
-        stack.enter_context(patch.object(typer.main, "get_command", _READ_ONCE))
+        stack.enter_context(patch.object(typer.main, "get_command", _get_command))
         stack.enter_context(patch.object(socket, "getaddrinfo", _here_only(socket.getaddrinfo)))
         stack.enter_context(patch.multiple(sys, argv=["hush", *arguments], path=list(sys.path), stdout=out, stderr=err))
         stack.enter_context(patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed))))

@@ -32,29 +32,8 @@ _HOSTILE = (
     *(f"\n{FORGED}\n", f"\r\nhush: {FORGED}\r\n", f"\n2026-01-01 00:00:00 INFO {FORGED}\n", "\t", "\udcff", "\ud800"),
 )
 _ODD = (
-    *(
-        "",
-        "-",
-        "--",
-        "=",
-        "@",
-        ":",
-        "://",
-        "?",
-        "#",
-        "%",
-        "%0a",
-        "%1b[2J",
-        "%s",
-        "{}",
-        "[",
-        "]",
-        "'",
-        '"',
-        "\\",
-        "/",
-        "../",
-    ),
+    *("", "-", "--", "=", "@", ":", "://", "?", "#", "%", "%0a", "%1b[2J", "%s", "{}", "[", "]", "'", '"', "\\"),
+    *("/", "../"),
     *("9" * 400, "1" * 5000, "x" * 300, "x/" * 3000, "-1", "0", "1e999", "1e-999", "nan", "inf", "-0", "0x10", "1_0"),
     *("\u0663", "\u00b2", "½", "ﬁ", "\ufeff", "é", "\U0001f600", "1/0", "1/3", "true", "null", ",", ";", " ", "~", "*"),
     *("2026-13-45", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "99999999999999999999", "2", "3", "1e3"),
@@ -314,7 +293,12 @@ class _Near(ThreadEstimator):
 
 def _delivering(messages: Sequence[Delivery]) -> AbstractContextManager[Any]:
     there = _Parcel(messages)
-    return patch.multiple(hush_aggregator.commands.serve, _buses=lambda *_: (there, None), ProcessEstimator=_Near)
+    return patch.multiple(
+        hush_aggregator.commands.serve,
+        MqttBroker=lambda *_, **__: there,
+        SeparateConnections=lambda *_: None,
+        ProcessEstimator=_Near,
+    )
 
 
 def shown(case: Garbled, directory: Path) -> Shown:

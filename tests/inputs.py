@@ -1,5 +1,6 @@
 """Legal inputs of every command: arguments, environment, files and standard input, with secrets where they belong."""
 
+import asyncio
 import base64
 import getpass
 import struct
@@ -15,9 +16,8 @@ from commands import Shown, run
 from heights import make_heights
 from scripted_broker import ScriptedBroker
 
-import hush_client.client
 from hush_aggregator import SqliteStore
-from hush_client.state.database import FILE_NAME, _create
+from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.task import decode_task
 from hush_common.topics import task_topic
 
@@ -127,8 +127,12 @@ def _store() -> bytes:
 
 def _state() -> bytes:
     """A device that has answered nothing yet."""
+
+    async def made(directory: Path) -> None:
+        await (await DeviceState.open(directory)).close()
+
     with TemporaryDirectory() as directory:
-        _create(Path(directory) / FILE_NAME)
+        asyncio.run(made(Path(directory)))
         return (Path(directory) / FILE_NAME).read_bytes()
 
 
@@ -333,7 +337,7 @@ CALLS: tuple[Call, ...] = (
 def tasks_at_hand(retained: Mapping[str, bytes] = TASKS) -> Iterator[ScriptedBroker]:
     """A broker in memory for `hush report`, whatever address it is told, so that reports are drawn and stored."""
     transport = ScriptedBroker(retained=dict(retained))
-    with patch.object(hush_client.client, "_mqtt", lambda *_: transport):
+    with patch("hush_client.sending.mqtt.MqttTransport", lambda *_, **__: transport):
         yield transport
 
 

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from commands import commands
 from inputs import CALLS, STATE_FILES, Call, tasks_at_hand
 
-from hush import cli
 from hush.__main__ import main
 
 _ENDLESS = {"serve", "gateway", "http", "watch", "poll", "broker run"}
@@ -104,7 +104,6 @@ def everything(directory: Path) -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    for _name, _command in cli._COMMANDS.items():
-        cli._load(_name, _command)
+    commands()  # loads their modules once, before the forks
     found = everything(Path(sys.argv[1]))
     sys.stdout.write(json.dumps(found))
