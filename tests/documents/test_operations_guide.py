@@ -71,7 +71,7 @@ def test_a_broker_and_an_aggregator_by_hand(machine: Machine, tmp_path: Path) ->
         try:
             machine.run(publish, tmp_path)
             with started(machine, serve, tmp_path):
-                assert "sent, and the broker has it" in as_device(machine, tmp_path)
+                as_device(machine, tmp_path)
                 until_counted(machine, "hush results heights --store hush.sqlite3", tmp_path, 1)
             secret, notify = WEBHOOK.strip().split("\n", 1)
             machine.run(secret, tmp_path)
