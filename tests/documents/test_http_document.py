@@ -59,14 +59,6 @@ def test_its_tables_name_every_path_and_option(tmp_path: Path) -> None:
     assert {flag for flag in options if flag.startswith("--http")} <= listed <= options
 
 
-def test_its_table_of_problems_is_that_of_the_service() -> None:
-    from hush_aggregator.http.service import ProblemType  # noqa: PLC0415 - it brings the web framework
-
-    rows = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \|", TEXT, re.MULTILINE)
-    assert rows == [(kind.slug, str(kind.status)) for kind in ProblemType]
-    assert len({kind.title for kind in ProblemType}) == len(ProblemType)
-
-
 def test_its_limits_are_those_of_the_service() -> None:
     from hush_aggregator.http import security  # noqa: PLC0415 - it brings the web framework
 
