@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from chaos import BARE
 from hypothesis import settings
 from servers import Mosquitto, Postgres, need
 from stores import StorePlace, in_postgres
@@ -149,7 +148,7 @@ def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
 def bare(memory_path: Path) -> Iterator[Mosquitto]:
     """A broker with nothing that tells it to lose less when it is killed."""
     (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings=BARE)
+    server = Mosquitto(memory_path / "broker", settings="")
     server.start()
     yield server
     server.stop()

@@ -19,7 +19,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from backlog import Service, fill
+from processes import Serve, fill
 from servers import Mosquitto, need
 
 from hush_common.task import make_task
@@ -31,44 +31,40 @@ _NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number"
 
 def hush(broker: Mosquitto, directory: Path, reports: int, frame: int) -> dict[str, float]:
     """Reports a second from the first commit on, processor time of a report in µs, resident MB at most."""
-    (directory / "task.json").write_bytes(_NUMBER.payload)
-    options = ("--task", str(directory / "task.json"))
-    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    service = Serve(broker.url, directory, None, task=_NUMBER).start()
     service.until_subscribed()
-    service.stop()
+    service.end()
     fill(broker.port, _NUMBER, range(reports), frame=frame)
-    service = Service(broker.url, directory / "hush.sqlite3", *options)
-    while not (before := service.counted()):
+    service.start()
+    while not (before := service.n):
         time.sleep(0.002)
     began, used = time.monotonic(), service.processor_s
-    while service.counted() < reports:
+    while service.n < reports:
         time.sleep(0.01)
     seconds, spent, memory = time.monotonic() - began, service.processor_s - used, service.resident_mb
-    service.stop()
+    service.end()
     rest = reports - before
     return {"rate": rest / seconds, "processor_us": 1e6 * spent / rest, "mb": memory}
 
 
 def millions(broker: Mosquitto, directory: Path, reports: int, frame: int) -> dict[str, float]:
     """Print the rate of each million."""
-    (directory / "task.json").write_bytes(_NUMBER.payload)
-    options = ("--task", str(directory / "task.json"))
-    service = Service(broker.url, directory / "hush.sqlite3", *options)
+    service = Serve(broker.url, directory, None, task=_NUMBER).start()
     service.until_subscribed()
-    service.stop()
+    service.end()
     fill(broker.port, _NUMBER, range(reports), frame=frame)
-    service = Service(broker.url, directory / "hush.sqlite3", *options)
-    while not (before := service.counted()):
+    service.start()
+    while not (before := service.n):
         time.sleep(0.002)
     began, used = time.monotonic(), service.processor_s
     for goal in range(_MILLION, reports + 1, _MILLION):
-        while (now := service.counted()) < goal:
+        while (now := service.n) < goal:
             time.sleep(0.01)
         rate, spent = (now - before) / (time.monotonic() - began), service.processor_s - used
         each = f"{rate:.0f} a second, {1e6 * spent / (now - before):.2f} µs of processor time"
         sys.stderr.write(f"  million {goal // _MILLION}: {each}, {service.resident_mb:.0f} MB\n")
         began, used, before = time.monotonic(), service.processor_s, now
-    service.stop()
+    service.end()
     return {}
 
 

@@ -20,7 +20,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from backlog import fill, processor_s
+from processes import fill, processor_s
 from servers import Mosquitto, Postgres, need
 
 from hush_aggregator.store.postgres_url import PostgresUrl

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from chaos import Serve, spent
 from counting import shell
+from processes import Serve, spent
 from servers import Mosquitto
 
 from hush_common.topics import recall_topic, task_topic

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from backlog import Service, counted_ids, fill, report_id
+from processes import Serve, fill, report_id
 from servers import Mosquitto, need
 
 from hush_common.task import make_task
@@ -27,10 +27,10 @@ def bridge(port: int) -> str:
     return block.replace("central.example:8883", f"127.0.0.1:{port}\nrestart_timeout 1")
 
 
-def wait_for(service: Service, reports: int) -> None:
+def wait_for(service: Serve, reports: int) -> None:
     deadline = time.monotonic() + 60
-    while service.counted() < reports:
-        assert time.monotonic() < deadline, service.text
+    while service.n < reports:
+        assert time.monotonic() < deadline, service.log
         time.sleep(0.1)
 
 
@@ -43,13 +43,11 @@ def first(port: int, topic: str) -> bytes:
 def test_tasks_come_to_the_edge_and_every_report_to_the_centre(tmp_path: Path) -> None:
     for name in ("central", "edge"):
         (tmp_path / name).mkdir()
-    task, store = tmp_path / "task.json", tmp_path / "hush.sqlite3"
-    task.write_bytes(NUMBER.payload)
     central = Mosquitto(tmp_path / "central")
     central.start()
     edge = Mosquitto(tmp_path / "edge", settings=f"max_queued_messages 0\n{bridge(central.port)}")
     edge.start()
-    service = Service(central.url, store, "--task", str(task))
+    service = Serve(central.url, tmp_path, None, task=NUMBER).start()
     try:
         service.until_subscribed()
         assert first(edge.port, task_topic(NUMBER.id)) == NUMBER.payload
@@ -59,11 +57,11 @@ def test_tasks_come_to_the_edge_and_every_report_to_the_centre(tmp_path: Path) -
         fill(edge.port, NUMBER, range(500, 1000), senders=10)  # waits on the edge
         central.start()
         wait_for(service, 1000)
-        assert sorted(counted_ids(store)) == sorted(map(report_id, range(1000)))
+        assert sorted(service.ids()) == sorted(map(report_id, range(1000)))
         deadline = time.monotonic() + 60
         while json.loads(first(edge.port, estimate_topic(NUMBER.id)))["n"] != 1000:
-            assert time.monotonic() < deadline, service.text
+            assert time.monotonic() < deadline, service.log
     finally:
-        service.stop()
+        service.end()
         edge.stop()
         central.stop()

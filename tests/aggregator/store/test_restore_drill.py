@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from chaos import Serve, spent
 from counting import refused
+from processes import Serve, spent
 from servers import Mosquitto
 from stored import stored_ids
 
