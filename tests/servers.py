@@ -8,11 +8,11 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import pytest
 from waiting import PATIENCE_S
@@ -124,6 +124,15 @@ class Mosquitto:
             self.process.terminate()
             self.process.wait(60)
             self.process = None
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start it; stop it at the end."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
 
     def kill(self) -> None:
         """SIGKILL: what it has not written is gone."""

@@ -165,7 +165,7 @@ def test_http_that_ends_or_hangs_ends_no_intake_and_restarts(broker: Mosquitto, 
 @pytest.mark.large
 def test_http_reports_an_intake_that_hangs_and_ends_with_it(broker: Mosquitto, tmp_path: Path) -> None:
     ending = pytest.raises(AssertionError)  # `running` complains of the exit code of what is killed
-    with ending, running(tmp_path, serve(broker, tmp_path), option="--http") as service:  # noqa: PT012 - as above
+    with ending, running(tmp_path, serve(broker, tmp_path), option="--http") as service:
         service.until("/readyz", 200)
         http = child_of(service.process.pid)
         service.process.send_signal(signal.SIGSTOP)
