@@ -122,7 +122,7 @@ async def test_many_reports_come_through(secured: Secured, tmp_path: Path, way: 
     async with aiomqtt.Client(HOST, secured.broker.port) as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)
         await administrator.subscribe("hush/v1/reports/heights/many", qos=1)
-        async with Gateway(secured.url(way), name="many", state=tmp_path, spread=0) as gateway:
+        async with Gateway(MqttTransport(secured.url(way), "many"), name="many", state=tmp_path, spread=0) as gateway:
             receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(300)))
         assert {receipt.status for receipt in receipts} == {"sent"}
         payloads = {bytes((await anext(administrator.messages)).payload) for _ in range(300)}

@@ -1,10 +1,9 @@
-"""A broker that takes short packets alone: what is too long for it is named and set aside, and all else goes on."""
+"""A broker that hangs up on long packets: what is too long is named and held back, and all else goes on."""
 
 import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 
 import aiomqtt
@@ -19,8 +18,7 @@ from hush_common.task import make_task
 from hush_common.topics import ALL_ESTIMATES, ALL_TASKS, report_topic
 from hush_common.wire import Report, encode_frame
 
-QUEUE = "max_queued_messages 0\nmax_inflight_messages 1000"
-SMALL = f"{QUEUE}\nmax_packet_size 2000"
+pytestmark = pytest.mark.medium
 
 
 def task(name: str, labels: int) -> Task:
@@ -35,23 +33,12 @@ FLEET = task("fleet", 300)
 """So is this task itself."""
 
 
-@pytest.fixture
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("mosquitto"), settings=SMALL)
-    broker.start()
-    yield broker
-    broker.stop()
-
-
-def report(task: Task) -> bytes:
-    body = task.perturb(Index(0), SystemRng(), 0)
-    return encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), body)])
-
-
 async def send(broker: Mosquitto, *tasks: Task) -> None:
     async with aiomqtt.Client("127.0.0.1", broker.port) as client:
         for one in tasks:
-            await client.publish(report_topic(one.id, "device"), report(one), qos=1)
+            body = one.perturb(Index(0), SystemRng(), 0)
+            frame = encode_frame([Report(one.report_digest, 0, secrets.token_bytes(16), body)])
+            await client.publish(report_topic(one.id, "device"), frame, qos=1)
 
 
 async def retained(broker: Mosquitto, name: str, n: int) -> None:
@@ -65,62 +52,24 @@ async def retained(broker: Mosquitto, name: str, n: int) -> None:
                 return
 
 
-def of_log(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
-    lines = [record.getMessage() for record in caplog.records]
-    return [line for line in lines if all(word in line for word in words)]
-
-
-async def test_an_estimate_that_the_broker_hangs_up_on_is_named_and_everything_else_goes_on(
-    small: Mosquitto, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_messages_too_long_for_the_broker_hold_up_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    store = tmp_path / "store.sqlite3"
-    async with aggregating(small, store, tasks=(BITS, CARS, TRAINS)):
-        for n in (1, 2, 3):
-            await send(small, CARS, BITS, TRAINS)
-            await retained(small, "bits", n)
-        connections = len(of_log(caplog, ": connected to"))
-        await send(small, CARS, TRAINS, BITS)
-        await retained(small, "bits", 4)
-        assert counted(store) == 12
-        assert len(of_log(caplog, ": connected to")) == connections <= 5, "it stays connected"
-        (told,) = of_log(caplog, "task cars")
-        assert "hush/v1/estimates/cars is held back" in told
-        assert "raise max_packet_size" in told
-        (told,) = of_log(caplog, "task trains")
-        assert "hush/v1/estimates/trains is held back" in told
-        assert of_log(caplog, "did not come back") == of_log(caplog, "task bits") == []
-
-
-async def test_what_was_set_aside_is_published_once_the_broker_takes_it(
-    small: Mosquitto, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_aggregator.broker.session._AGAIN_S", 1.0)
-    caplog.set_level(logging.INFO)
-    async with aggregating(small, tmp_path / "store.sqlite3", tasks=(BITS, CARS, TRAINS)):
-        await send(small, CARS, TRAINS)
-        async with asyncio.timeout(60):
-            while not of_log(caplog, "task cars", "held back"):  # noqa: ASYNC110 - a log has no event
-                await asyncio.sleep(0.05)
-        small.stop()
-        small.settings = QUEUE
-        small.start()
-        await retained(small, "cars", 1)
-        await retained(small, "trains", 1)
-    assert of_log(caplog, "accepted again")
-
-
-async def test_a_task_that_is_too_long_is_named_and_the_others_are_published_and_counted(
-    small: Mosquitto, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = tmp_path / "store.sqlite3"
-    async with aggregating(small, store, tasks=(FLEET, BITS)):
-        await send(small, FLEET, BITS)
-        await retained(small, "bits", 1)
-        async with aiomqtt.Client("127.0.0.1", small.port) as client, asyncio.timeout(60):
-            await client.subscribe(ALL_TASKS)
-            assert (await anext(client.messages)).payload == BITS.payload
-        await send(small, FLEET, BITS)
-        await retained(small, "bits", 2)
-        assert counted(store) == 4
-    assert len(of_log(caplog, "task fleet: its message to hush/v1/tasks/fleet is held back")) == 1
+    store, tasks = tmp_path / "store.sqlite3", (FLEET, CARS, BITS, TRAINS)
+    settings = "max_queued_messages 0\nmax_inflight_messages 1000\nmax_packet_size 2000"
+    with Mosquitto(tmp_path, settings=settings).running() as broker:
+        async with aggregating(broker, store, tasks=tasks):
+            for n in (1, 2, 3):
+                await send(broker, *tasks)
+                await retained(broker, "bits", n)
+            assert counted(store) == 12
+            async with aiomqtt.Client("127.0.0.1", broker.port) as client, asyncio.timeout(60):
+                await client.subscribe(ALL_TASKS)
+                seen = {bytes((await anext(client.messages)).payload) for _ in range(3)}
+            assert seen == {CARS.payload, BITS.payload, TRAINS.payload}
+    held_back = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    for topic in ("hush/v1/estimates/cars", "hush/v1/estimates/trains", "hush/v1/tasks/fleet"):
+        (told,) = (text for text in held_back if topic in text)
+        assert "max_packet_size" in told
+    assert not any("task bits" in text for text in held_back)
