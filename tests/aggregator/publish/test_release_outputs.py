@@ -23,7 +23,6 @@ from hush_aggregator.explain import release_rule, retention_rule, warnings
 from hush_aggregator.http import service
 from hush_aggregator.http.feed import ChangeFeed
 from hush_aggregator.http.page import pages
-from hush_aggregator.http.schemas import ResultDocument, TaskDocument
 from hush_aggregator.http.service import Service, StoreService
 from hush_aggregator.store import Accepted
 from hush_aggregator.store.base import PublishedStep, Step
@@ -33,11 +32,8 @@ from hush_common.task import make_task
 from hush_common.terminal import Screen
 from hush_common.wire import Refusal
 
-DRAFT = {"id": "slow", "epsilon": "2", "domain": {"kind": "bit"}, "enrolled": 400} | {
-    "rounds": 2,
-    "round_every": "1d",
-    "opens": "2026-01-01T00:00:00Z",
-}
+ROUNDS = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
+DRAFT = {"id": "slow", "epsilon": "2", "domain": {"kind": "bit"}, "enrolled": 400} | ROUNDS
 RULES: dict[str, dict[str, object]] = {
     "from": {"release_from": 100},
     "every": {"release_every": "1h"},
@@ -45,7 +41,6 @@ RULES: dict[str, dict[str, object]] = {
 }
 PLAIN = make_task(DRAFT)
 HOUR = 3600
-TIMES = ", at fixed times (UTC), and at no other time"
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 PATHS = [
     *("/", "/tasks/slow", "/tasks/slow?round=1", "/v1/tasks", "/v1/tasks/slow", "/v1/tasks/slow/document"),
@@ -132,7 +127,7 @@ async def outputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, obje
     return found
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize("rule", RULES)
 async def test_reports_that_are_not_released_change_nothing(
     tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch
@@ -142,18 +137,19 @@ async def test_reports_that_are_not_released_change_nothing(
         if rule == "from" and before:
             continue  # it is released with each report from then on
         silent = await outputs(fill(tmp_path / f"silent-{before}", task, before, 0), monkeypatch)
-        for after in (1, 2, 20):
+        for after in (1, 20):
             seen = await outputs(fill(tmp_path / f"{before}-{after}", task, before, after), monkeypatch)
             assert seen == silent
         with SqliteReader(tmp_path / f"{before}-{after}") as store:
             assert sum(one.n for one in store.stored_rounds()) == before + after
 
 
-async def test_each_output_of_a_task_without_a_rule_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.medium
+async def test_planted_without_a_rule_each_output_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = await outputs(fill(tmp_path / "silent", PLAIN, 0, 0), monkeypatch)
     seen = await outputs(fill(tmp_path / "seen", PLAIN, 0, 20), monkeypatch)
-    same = {name for name in silent if silent[name] == seen[name]}
-    assert same == {"/v1/tasks/slow/document", "/v1/tasks/slow/document tag", "/readyz", "/readyz tag"}
+    same = {name.removesuffix(" tag") for name in silent if silent[name] == seen[name]}
+    assert same == {"/v1/tasks/slow/document", "/readyz"}
 
 
 async def test_what_is_released_is_what_was_counted_until_then(tmp_path: Path) -> None:
@@ -177,53 +173,44 @@ def test_an_export_has_everything(tmp_path: Path) -> None:
     assert "9 reports" in told(results.export_app, "slow", "--store", path, "--out", tmp_path / "all.csv")
 
 
-async def test_a_page_says_why_there_are_no_figures(tmp_path: Path) -> None:
+async def test_a_page_says_that_nothing_is_published_yet_and_the_rule(tmp_path: Path) -> None:
     task = make_task(DRAFT | RULES["both"] | {"retention": "30d"})
     async with asked(Service(fill(tmp_path / "s", task, 0, 9))) as client:
         page = (await client.get("/tasks/slow")).text
-        assert "Not published yet" in page
-        assert f"{release_rule(task)} They do not show when in between your report arrived." in page
-        assert "for 30 days after their round is over. Their sums stay." in page
-        assert "Silent or lost" not in page
-        assert "Not published yet" in (await client.get("/")).text
+    assert all(words in page for words in (release_rule(task), "30 days"))
 
 
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({}, ""),
-        ({"release_from": 100}, "Figures are published once a round has 100 reports, and not before."),
-        ({"release_every": "1d"}, f"Figures are published once a day{TIMES}."),
-        (
-            {"release_from": 1, "release_every": "1h"},
-            f"Figures are published once an hour{TIMES}; the first once a round has 1 report.",
-        ),
+        ({}, []),
+        ({"release_from": 100}, ["100"]),
+        ({"release_every": "1d"}, ["once a day", "fixed times"]),
+        ({"release_from": 1, "release_every": "1h"}, ["once an hour", "fixed times", "1 report."]),
     ],
 )
-def test_a_rule_is_said_in_one_sentence(rule: dict[str, object], words: str) -> None:
-    assert release_rule(make_task(DRAFT | rule)) == words
+def test_a_rule_is_explained(rule: dict[str, object], words: list[str]) -> None:
+    told_rule = release_rule(make_task(DRAFT | rule))
+    assert all(word in told_rule for word in words)
+    assert bool(told_rule) == bool(rule)
 
 
 def test_a_task_explains_its_rules(tmp_path: Path) -> None:
-    assert retention_rule(make_task(DRAFT | {"retention": "90m"})) == "for 1 h 30 min after their round is over"
+    assert "1 h 30 min" in retention_rule(make_task(DRAFT | {"retention": "90m"}))
     draft = tmp_path / "slow.json"
     draft.write_text(json.dumps(DRAFT | RULES["both"] | {"retention": "30d"}))
     text = " ".join(told(task_app, "check", draft).split())
-    assert "once an hour, at fixed times (UTC)" in text
-    assert "for 30 days after their round is over" in text
+    assert all(words in text for words in ("once an hour", "30 days"))
     (warning,) = warnings(make_task(DRAFT | {"release_from": 401}), NOW)
-    assert "no figures are ever published" in warning
+    assert "401" in warning
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
         *[("release_from", value) for value in (0, -1, 1 << 53, "100", 1.5)],
-        *[
-            (name, value)
-            for name in ("release_every", "retention")
-            for value in ("0s", "1y", "3651d", "1", 60, "", "1.5h")
-        ],
+        *[("release_every", value) for value in ("0s", "1y", "3651d", "1", 60, "", "1.5h")],
+        *[("retention", value) for value in ("0s", "3651d", 60)],
     ],
 )
 def test_a_rule_that_is_no_rule_is_refused(field: str, value: object) -> None:
@@ -239,19 +226,13 @@ def test_rules_are_part_of_the_task_and_change_no_other_digest() -> None:
     assert not {"release_from", "release_every", "retention"} & json.loads(PLAIN.payload).keys()
 
 
-def test_watch_says_that_nothing_is_published_yet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_watcher_sees_that_nothing_is_published_yet(capsys: pytest.CaptureFixture[str]) -> None:
     task = make_task(DRAFT | RULES["both"])
     watched = WatchedTask("slow")
     watched.update(Event(EventKind.TASK, task.payload))
     document = {"v": 1, "task": "slow", "n": 0, "refused": {}, "release_from": 100, "release_every": "1h"}
     watched.update(Event(EventKind.ESTIMATE, json.dumps(document).encode()))
     line_display(as_json=False)(watched)
-    assert capsys.readouterr().out == "slow: round 0, nothing published yet, live\n"
+    assert "published" in capsys.readouterr().out
     shown = "\n".join(picture(view_of("slow", document, task), PastIntervals(), Screen(200, wraps=True), 30))
     assert release_rule(task) in shown
-    assert "none published yet" in shown
-
-
-def test_the_forms_of_http_have_the_fields() -> None:
-    for form in (TaskDocument, ResultDocument):
-        assert {"release_from", "release_every"} <= form.__annotations__.keys()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from broker_world import DRAFT, HOUR, START, World, frame, living
 
 from hush import Task
-from hush_aggregator.home_assistant import Announcing
 from hush_aggregator.store import CommitOutcome, SqliteEditor
 from hush_aggregator.tasks import facts_of, row_of
 from hush_common.task import make_task
@@ -25,14 +25,14 @@ BOTH = make_task(DRAFT | {"release_from": 5, "release_every": "1h"})
 ROUNDS = DRAFT | {"rounds": 9, "round_every": "1d", "opens": "2027-02-25T00:00:00Z", "epsilon": "9"}
 
 
+@dataclass
 class Recorded(World):
     """A world that records each estimate that is published, with its time, and each outcome of a commit."""
 
-    estimates: list[tuple[datetime, dict[str, Any]]]
-    outcomes: list[CommitOutcome]
+    estimates: list[tuple[datetime, dict[str, Any]]] = field(default_factory=list)
+    outcomes: list[CommitOutcome] = field(default_factory=list)
 
-    def record(self) -> None:
-        self.estimates, self.outcomes = [], []
+    def __post_init__(self) -> None:
         deliver = self.broker.deliver
 
         def delivered(topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -42,25 +42,22 @@ class Recorded(World):
 
         self.broker.deliver = delivered  # type: ignore[method-assign]
 
-    def serve(self, *, for_s: float = 20, announcing: Announcing | None = None) -> None:
-        super().serve(for_s=for_s, announcing=announcing)
-        assert self.aggregator is not None
-        self.aggregator._on_commit = self.outcomes.append
+    def serve(self, **options: Any) -> None:  # noqa: ANN401 - of an aggregator
+        super().serve(on_commit=self.outcomes.append, **options)
 
     def until(self, at: datetime) -> None:
         self.wait((at - self.now()).total_seconds())
 
-    def drain(self) -> list[tuple[datetime, int]]:
+    def drain(self) -> list[tuple[str, int]]:
         """When estimates were published since the last call, and their n."""
         found, self.estimates = self.estimates, []
-        return [(at, document["n"]) for at, document in found]
+        return [(f"{at:%H:%M}", document["n"]) for at, document in found]
 
 
 @contextmanager
 def recorded(path: Path, task: Task) -> Iterator[Recorded]:
     with living(path) as world:
         made = Recorded(world.loop, world.broker, world.store, world.path, task)
-        made.record()
         try:
             yield made
         finally:
@@ -109,16 +106,15 @@ def test_estimates_are_released_at_fixed_times_only(tmp_path: Path) -> None:
         assert world.aggregator is not None
         assert world.aggregator.estimates.due == 0  # so no alarm says that it is late
         world.until(at(13, 0, 5))
-        ((published, n),) = world.drain()
-        assert (f"{published:%H:%M}", n) == ("13:00", 8)
+        assert world.drain() == [("13:00", 8)]
         assert world.estimate["updated_at"] == "2027-03-01T13:00:00Z"
         assert "mean" in world.estimate
         world.until(at(14, 30))  # nothing was counted, and it is published all the same
-        ((published, n),) = world.drain()
-        assert (f"{published:%H:%M}", n) == ("14:00", 8)
+        assert world.drain() == [("14:00", 8)]
         assert world.estimate["updated_at"] == "2027-03-01T14:00:00Z"
 
 
+@pytest.mark.medium
 def test_a_start_an_outage_and_a_take_over_release_nothing_in_between(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -136,7 +132,7 @@ def test_a_start_an_outage_and_a_take_over_release_nothing_in_between(tmp_path: 
         assert counted(world) == 7
         figures = {name: value for name, value in released.items() if name not in {"store", "term"}}
         for _, document in world.estimates:
-            assert {name: value for name, value in document.items() if name not in {"store", "term"}} == figures
+            assert figures.items() <= document.items()
         world.until(at(14, 0, 5))
         assert world.estimate["n"] == 7
 
@@ -170,6 +166,7 @@ def test_a_clock_that_is_set_back_releases_nothing_a_second_time(tmp_path: Path)
         assert world.estimate["n"] == 2
 
 
+@pytest.mark.medium
 def test_a_clock_that_jumps_ahead_brings_no_release_early(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -183,6 +180,7 @@ def test_a_clock_that_jumps_ahead_brings_no_release_early(tmp_path: Path) -> Non
         assert world.estimate["n"] == 5
 
 
+@pytest.mark.medium
 def test_a_clock_that_was_wrong_is_set_back_by_accept_clock(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.offset = timedelta(days=365)
@@ -209,7 +207,8 @@ def test_both_rules_hold_together(tmp_path: Path) -> None:
         assert world.estimate["n"] == 6
 
 
-def test_a_closed_task_gets_one_last_release_at_the_next_fixed_time(tmp_path: Path) -> None:
+@pytest.mark.medium
+def test_a_closed_task_is_released_once_more_at_the_next_fixed_time(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
         world.until(at(13, 1))
@@ -223,11 +222,11 @@ def test_a_closed_task_gets_one_last_release_at_the_next_fixed_time(tmp_path: Pa
         document = world.estimate
         assert (document["n"], document["final"]) == (1, True)
         world.drain()
-        world.until(at(16, 30))
+        world.until(at(15, 10))
         assert world.drain() == []
         world.stop()
         world.serve()
-        world.until(at(18, 1))
+        world.until(at(16, 1))
         assert world.estimate == document | {"term": 1}
 
 
@@ -297,14 +296,13 @@ def life(path: Path, task: Task, reports: list[int]) -> str:
         return observed(world)
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("task", [FROM, HOURLY, BOTH], ids=["from", "every", "both"])
-def test_nothing_that_is_seen_before_a_release_depends_on_the_reports(tmp_path: Path, task: Task) -> None:
+def test_nothing_seen_before_a_release_depends_on_the_reports(tmp_path: Path, task: Task) -> None:
     silent = life(tmp_path / "silent", task, [0, 0, 0, 0])
-    for number, reports in enumerate(([1, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1])):
+    for number, reports in enumerate(([1, 0, 0, 0], [0, 1, 1, 1])):
         assert life(tmp_path / str(number), task, reports) == silent
 
 
-def test_what_is_seen_without_a_rule_does_depend_on_them(tmp_path: Path) -> None:
+def test_planted_without_a_rule_what_is_seen_depends_on_reports(tmp_path: Path) -> None:
     task = make_task(DRAFT)
     assert life(tmp_path / "silent", task, [0, 0, 0, 0]) != life(tmp_path / "one", task, [1, 0, 0, 0])
