@@ -117,15 +117,6 @@ def temporary_in_memory() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let pages wait for their estimates, however slow the machine: else they are shown when the page loads again."""
-    view = sys.modules.get("hush_aggregator.http.page.view")  # most tests need no page
-    if view is not None:
-        monkeypatch.setattr(view, "_PATIENCE_S", 60.0)
-        monkeypatch.setattr(view, "_PATIENCE_OF_ONE_S", 60.0)
-
-
 @pytest.fixture
 def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn, but not turned into pixels, which takes seconds: for hundreds of commands that write some."""

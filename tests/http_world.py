@@ -11,13 +11,15 @@ import httpx
 import numpy as np
 from fastapi import FastAPI
 from servers import free_port
+from virtual_time import VirtualLoop
 
 from hush import Task
 from hush_aggregator import SqliteStore
 from hush_aggregator.http.app import create_app, serve_http
 from hush_aggregator.http.listen import Address, bind
-from hush_aggregator.http.service import Service, Token
+from hush_aggregator.http.service import Service, StoreService, Token
 from hush_aggregator.store import UNKNOWN, Accepted
+from hush_common.errors import StoreError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
@@ -93,10 +95,18 @@ class Client(httpx.AsyncClient):
 
 @asynccontextmanager
 async def asked(service: Service) -> AsyncIterator[Client]:
-    """A client of a service, as on the same machine. In virtual time no estimate is too slow for a page."""
+    """A client of a service, as on the same machine. Pages wait in vain for no estimate."""
     app = create_app(service)
     async with app.router.lifespan_context(app), Client(app) as client:
+        if not isinstance(asyncio.get_running_loop(), VirtualLoop):  # there, each is ready in time
+            await _estimate_all(app.state.reading)
         yield client
+
+
+async def _estimate_all(reading: StoreService) -> None:
+    with suppress(StoreError):
+        for row in await reading.run(lambda store: store.task_rows()):
+            await reading.result(reading.task(row.digest, row.payload))
 
 
 @asynccontextmanager

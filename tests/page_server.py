@@ -1,37 +1,34 @@
 """The service of a store, in a thread of a test."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from servers import free_port
-
+from hush_aggregator.estimation import Estimator
 from hush_aggregator.http.app import create_app, serve_http
+from hush_aggregator.http.listen import Address, bind
 from hush_aggregator.http.service import Service
 
 __all__ = ["served"]
 
 
 @contextmanager
-def served(store: Path) -> Iterator[str]:
+def served(store: Path, estimator: Estimator | None = None) -> Iterator[str]:
     """The service of a store, at the address that is given, without a slash at its end."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", free_port()))
-        listener.listen(128)
-        loop = asyncio.new_event_loop()
-        serving = loop.create_task(serve_http(create_app(Service(store)), listener))
-        thread = threading.Thread(target=_run, args=(loop, serving), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            loop.call_soon_threadsafe(serving.cancel)
-            thread.join(30)
-            assert not thread.is_alive()
+    listener = bind("--http", Address("127.0.0.1", 0))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    loop = asyncio.new_event_loop()
+    serving = loop.create_task(serve_http(create_app(Service(store, estimator=estimator)), listener))
+    thread = threading.Thread(target=_run, args=(loop, serving), daemon=True)
+    thread.start()
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(serving.cancel)
+        thread.join(30)
+        assert not thread.is_alive()
 
 
 def _run(loop: asyncio.AbstractEventLoop, serving: asyncio.Task[None]) -> None:

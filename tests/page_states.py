@@ -1,19 +1,18 @@
-"""Tasks of each kind in each state that the page can show: five kinds of answer, and what became of the question."""
+"""Tasks of each kind in each state that the page can show."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
 from page_tasks import count
 
 from hush import Task
-from hush_aggregator import Estimate, SqliteStore, estimation
-from hush_aggregator.estimate import estimate as real_estimate
+from hush_aggregator import Estimate, SqliteStore
+from hush_aggregator.estimation import Failure, ThreadEstimator
 from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
-__all__ = ["ALL", "fail_the_failed", "fill"]
+__all__ = ["ALL", "SHARES", "FailingEstimator", "fill"]
 
 _NUMBER = {"kind": "number", "lower": -10.0, "upper": 30.0, "unit": "°C"}
 _ROUNDS = {"rounds": 4, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}
@@ -25,22 +24,21 @@ _KINDS: Mapping[str, tuple[Mapping[str, object], Mapping[str, object], object]] 
     "vector": ({"kind": "vector", "coordinates": _VECTOR}, {}, [0.25, 2.0]),
     "rounds": (_NUMBER, _ROUNDS, 12.0),
 }
-_STATES = ("none", "failed", "live", "final")
-_REPORTS = 130
+SHARES = ("bit", "category")
+"""Kinds whose figures are shown in per cent."""
 
 
-def _drafts() -> Iterator[tuple[str, Mapping[str, object]]]:
+def _tasks() -> Iterator[Task]:
     for kind, (domain, more, _) in _KINDS.items():
-        for state in _STATES:
-            name = {"id": f"{kind}-{state}", "title": f"{kind}, {state}"}
-            yield state, {**name, "epsilon": "2", "domain": {**domain}, **more}
+        for state in ("none", "failed", "live", "final"):
+            yield make_task({"id": f"{kind}-{state}", "epsilon": "2", "domain": dict(domain), **more})
 
 
-ALL: Mapping[str, Task] = {str(draft["id"]): make_task(dict(draft)) for _, draft in _drafts()}
+ALL: Mapping[str, Task] = {task.id: task for task in _tasks()}
 """By id, `kind-state`."""
 
 
-def fill(path: Path) -> None:
+def fill(path: Path) -> Path:
     """Write a store with all of them."""
     with SqliteStore(path) as store:
         for task_id, task in ALL.items():
@@ -49,18 +47,17 @@ def fill(path: Path) -> None:
             if state == "none":
                 continue
             for round_ in range(min(task.rounds, 3)):
-                count(store, task, [_KINDS[kind][2]] * _REPORTS, round_)
+                count(store, task, [_KINDS[kind][2]] * 130, round_)
             store.commit([], {(task_id, Refusal.DUPLICATE): 7, (task_id, Refusal.OUT_OF_RANGE): 1})
             if state == "final":
                 store.close_task(task_id)
+    return path
 
 
-def fail_the_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on no estimate of a task in the state `failed` can be made, in this process."""
+class FailingEstimator(ThreadEstimator):
+    """Makes no estimate of a task in the state `failed`."""
 
-    def estimate(task: Task, tally: Tally, confidence: float) -> Estimate:
+    async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:
         if task.id.endswith("-failed"):
-            raise FloatingPointError
-        return real_estimate(task, tally, confidence)
-
-    monkeypatch.setattr(estimation, "estimate", estimate)
+            return Failure("failed", "a test")
+        return await super().__call__(task, tally, confidence)
