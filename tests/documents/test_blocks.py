@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,9 @@ from sybil import Document, Example, Region
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
+from hush import Task
 from hush_common.errors import TaskError
-from hush_common.recall import decode_recall
+from hush_common.recall import Recall, decode_recall
 from hush_common.task import decode_task, make_task
 from hush_common.wire import Frame, decode
 from hush_simulations.poll.questions import questions_of
@@ -72,7 +73,7 @@ class Session:
     """What the blocks of a document share."""
 
     folder: Path
-    names: dict[str, object] = field(default_factory=dict)
+    task: Task | None = None  # of docs/wire.md
 
     def shell(self, commands: str) -> str:
         """Run commands until the first that fails; return their output."""
@@ -113,12 +114,13 @@ def read_message(text: str, session: Session) -> None:
     payload = text.strip().encode()
     document = json.loads(payload)
     if "domain" in document:
-        session.names["task"] = decode_task(payload)
+        session.task = decode_task(payload)
         return
-    task = session.names["task"]
+    assert session.task is not None
     message = decode_recall(payload) if "over" in document else decode(payload)
-    assert message is not None
-    assert message.digest == (task.report_digest if isinstance(message, Frame) else task.digest)
+    digest = session.task.digest if "over" in document else session.task.report_digest
+    assert isinstance(message, Recall | Frame)
+    assert message.digest == digest
 
 
 def read_laboratory(text: str, session: Session) -> None:

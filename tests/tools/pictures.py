@@ -1,4 +1,4 @@
-"""Pictures of results in README.md and docs/laboratory.md: `python tests/tools/pictures.py` draws them by the code of today.
+"""Pictures of README.md and docs/laboratory.md: `python tests/tools/pictures.py` draws them by the code of today.
 
 People and noise follow from a seed, so each run draws the same. It takes half a minute.
 """
