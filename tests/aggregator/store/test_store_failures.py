@@ -374,8 +374,10 @@ def test_no_loop_keeps_a_service_whose_store_fails_from_ending(memory_path: Path
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("way", ["alone", "worker"])
+@pytest.mark.parametrize(
+    ("way", "failure"),
+    [("alone", "one call"), ("alone", "its server restarts"), ("worker", "its server ends when it is told to end")],
+)
 def test_a_store_may_fail_at_the_first_call_of_each_kind(memory_path: Path, way: str, failure: str) -> None:
     assert problems(memory_path, way, first_calls(memory_path, way), failure) == []
 
