@@ -1,23 +1,25 @@
-"""A service that stops leaves estimates to the next start, which publishes them first."""
+"""A service that stops ends in time, and leaves estimates to the next start, which publishes them first."""
 
 import asyncio
 import json
-import secrets
-from contextlib import suppress
+import signal
 from pathlib import Path
 
 import pytest
-from scripted_broker import ScriptedBroker
+from broker_world import World, living
+from processes import Serve
+from servers import Mosquitto
 
 from hush import Task
-from hush_aggregator import Aggregator, Estimate, SqliteStore, release
+from hush_aggregator import Estimate, SqliteStore
 from hush_aggregator.estimation import Failure, ThreadEstimator
 from hush_aggregator.tally import Tally
 from hush_common.task import make_task
-from hush_common.topics import estimate_topic, report_topic, task_of_estimate_topic
+from hush_common.topics import estimate_topic, report_topic
 from hush_common.wire import Report, encode_frame
 
-TASKS = [make_task({"id": f"task-{k:03}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(120)]
+TASKS = [make_task({"id": f"task-{k:03}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(60)]
+LIMIT_S = 5.0  # containers are killed after ten
 
 
 class Slow(ThreadEstimator):
@@ -30,48 +32,48 @@ class Slow(ThreadEstimator):
         return await super().__call__(task, tally, confidence)
 
 
-def n(bus: ScriptedBroker, task: Task) -> int:
-    return int(json.loads(bus.retained.get(estimate_topic(task.id), b'{"n":-1}'))["n"])
+def n(world: World, task: Task) -> int:
+    return int(json.loads(world.broker.retained[estimate_topic(task.id)])["n"])
 
 
-def released(bus: ScriptedBroker) -> list[str]:
-    """Tasks whose estimates were published, in order."""
-    return [task_id for topic, _ in bus.published if (task_id := task_of_estimate_topic(topic)) is not None]
-
-
-@pytest.mark.virtual_time
-async def test_what_was_not_published_before_a_stop_comes_first_after_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(release, "_LAST_S", 0.2)
-    bus, slow = ScriptedBroker(retained={}), Slow()
-    with SqliteStore(tmp_path / "store") as store:
-        store.add_tasks(TASKS)
-        async with asyncio.timeout(60):
-            running = asyncio.create_task(Aggregator(bus, store, settle_s=0, estimator=slow).run(), name="first")
-            while any(n(bus, task) < 0 for task in TASKS):  # noqa: ASYNC110 - a broker has no event for it
-                await asyncio.sleep(0.01)
-            slow.seconds = 0.02
-            for task in TASKS[20:]:
-                frame = encode_frame([Report(task.report_digest, 0, secrets.token_bytes(16), (1,))])
-                bus.send(report_topic(task.id, "device"), frame)
-            await bus.emptied()
-            began = asyncio.get_running_loop().time()
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-            assert asyncio.get_running_loop().time() - began < 2
-        assert "the next start releases them first" in caplog.text
-        left = {task.id for task in TASKS[20:] if n(bus, task) == 0}
-        assert len(left) > 20
-        bus.published.clear()
+def test_what_was_not_published_before_a_stop_comes_first_afterwards(memory_path: Path) -> None:
+    slow = Slow()
+    with living(memory_path / "store") as world:
+        world.store.add_tasks(TASKS)
+        world.serve(tasks=(), estimator=slow, for_s=20)
+        slow.seconds = 0.1
+        for task in TASKS[10:]:
+            report = Report(task.report_digest, 0, bytes(16), (1,))
+            world.broker.deliver(report_topic(task.id, "device"), encode_frame([report]))
+        world.wait(0.2)
+        began = world.loop.time()
+        world.stop()
+        assert world.loop.time() - began < LIMIT_S
+        left = {task.id for task in TASKS[10:] if n(world, task) == 0}
+        assert 10 < len(left) < 50
         slow.seconds = 0.0
-        async with asyncio.timeout(60):
-            running = asyncio.create_task(Aggregator(bus, store, settle_s=0, estimator=slow).run(), name="second")
-            while len(set(released(bus))) < len(TASKS):  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.01)
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-    assert set(released(bus)[: len(left)]) == left
-    assert all(n(bus, task) == 1 for task in TASKS[20:])
+        world.published.clear()
+        world.serve(tasks=(), estimator=slow, for_s=20)
+        assert {result.task.id for result in world.published[: len(left)]} == left
+        assert all(n(world, task) == 1 for task in TASKS[10:])
+
+
+@pytest.mark.large
+@pytest.mark.face
+@pytest.mark.parametrize("broker_answers", [True, False])
+def test_a_service_ends_whatever_is_due(mosquitto: Mosquitto, tmp_path: Path, *, broker_answers: bool) -> None:
+    serve = Serve(mosquitto.url, tmp_path, None, task=None)
+    with SqliteStore(serve.store) as store:
+        store.add_tasks(
+            [make_task({"id": f"task-{k}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(2000)]
+        )
+    serve.start()
+    serve.until_connected()
+    assert mosquitto.process is not None
+    if not broker_answers:
+        mosquitto.process.send_signal(signal.SIGSTOP)
+    try:
+        assert serve.end() == 0
+    finally:
+        mosquitto.process.send_signal(signal.SIGCONT)
+    assert "ERROR" not in serve.log
