@@ -13,28 +13,30 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
-from single_intervals import band, betting_interval, mixture_deviation, score_interval
+from single_intervals import (
+    RATES,
+    FiniteChannel,
+    Group,
+    Units,
+    band,
+    betting_interval,
+    bounded,
+    finite,
+    mixture_deviation,
+    score_interval,
+)
 
 from hush import Task
-from hush_aggregator.estimate import (
-    ANYTIME,
-    ANYTIME_POPULATION,
-    ENROLLED,
-    POPULATION,
-    REPORTERS,
-    estimate,
-)
-from hush_aggregator.estimate.bounded_mean import Group, Sample
-from hush_aggregator.estimate.bounded_mean import estimate as bounded
+from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
-from hush_aggregator.estimate.finite_channel import RATES, FiniteChannel, finite
 from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
-from hush_aggregator.estimate.intervals.lattice import widened
-from hush_aggregator.estimate.intervals.student_score import enough
+from hush_aggregator.estimate.intervals.betting import betting_limits
+from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
-from hush_aggregator.estimate.units import Units
+from hush_aggregator.estimate.mechanisms import fold, vector
 from hush_aggregator.tally import Tally
-from hush_common.mechanisms import Multilevel, RandomizedResponse, Vector
+from hush_common.domain import VectorDomain
+from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.task import make_task
 
@@ -109,9 +111,7 @@ def test_the_noise_exponent_is_the_largest_over_the_values(of: FiniteChannel) ->
         assert of.noise_exponent(np.array([rate]))[0] >= slow - 1e-12
 
 
-@pytest.mark.parametrize("unit", [1.0, 1e-5, 1e6])
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
-@pytest.mark.parametrize("n", [1, 40, 10**7])
+@pytest.mark.parametrize(("n", "confidence", "unit"), [(1, 0.5, 1.0), (40, 0.95, 1e-5), (10**7, 1 - 1e-9, 1e6)])
 def test_a_mixture_reaches_its_threshold_just_where_the_band_ends(n: int, confidence: float, unit: float) -> None:
     assert pytest.approx([2 ** (-k / 2) for k in range(25)]) == RATES
     rates = 0.95 * RATES
@@ -159,12 +159,10 @@ GROUPS = (
 SPAN = Units(Fraction(-10), Fraction(30))
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize("groups", GROUPS)
-def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselves(
-    groups: list[Group], *, sampled: bool
-) -> None:
+def test_errors_and_normal_intervals_are_those_of_the_reports(groups: list[Group], *, sampled: bool) -> None:
     of = [group.channel for group in groups for _ in range(sum(group.counts))]
     reports = np.concatenate([np.repeat([float(a) for a in g.channel.positions], g.counts) for g in groups])
     n, mean = len(reports), reports.mean()
@@ -191,17 +189,11 @@ def test_standard_errors_and_normal_intervals_are_those_of_the_reports_themselve
     assert given.single.stderr_plug_in[ENROLLED] == pytest.approx(40 * sqrt(part / n), rel=1e-6)
     if len(groups) > 1 and is_normal:
         t = stats.t.ppf(0.975, n - 1)
-        sample = Sample([group for group in groups if group.n])
-        for target, variance, answered in (
-            (REPORTERS, alone, 0.0 if sampled else 1.0),
-            (POPULATION, square, 0.0),
-            (ENROLLED, part, g),
-        ):
+        for target, variance in ((REPORTERS, alone), (POPULATION, square), (ENROLLED, part)):
             low, high = given.intervals[target]
-            smooth = t * sqrt(variance * n)
-            half = 40 * float(widened(np.array([smooth]), t, sample.lattices(smooth, answered))[0]) / n
-            assert half == pytest.approx(40 * t * sqrt(variance / n), rel=0.01)
-            assert (low, high) == pytest.approx((40 * mean - 10 - half, 40 * mean - 10 + half), rel=1e-6)
+            smooth = 40 * t * sqrt(variance / n)
+            assert smooth * (1 - 1e-9) <= (high - low) / 2 <= smooth * 1.01, "as far as lattices need it"
+            assert (low + high) / 2 == pytest.approx(40 * mean - 10, rel=1e-6)
             assert given.methods[target].startswith("student-t")
     elif not is_normal:
         assert not any("student" in method for method in given.methods.values())
@@ -234,14 +226,8 @@ def reach(of: FiniteChannel) -> float:
     return max(abs(float(a) - x) for a in of.positions for x in (0, 1))
 
 
-def test_so_many_are_enough_for_a_normal_law_as_the_sixth_power_of_the_quantile_says() -> None:
-    for confidence in (0.5, 0.95, 0.96, 0.999, 1 - 1e-9):
-        z = stats.norm.isf((1 - confidence) / 2)
-        assert enough(confidence) == pytest.approx(12 * max(1, z / 1.96) ** 6, rel=1e-9)
-
-
-@pytest.mark.parametrize("sampling", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("name", ["three levels", "many", "lopsided"])
+@pytest.mark.parametrize("sampling", [0.3, 1.0])
+@pytest.mark.parametrize("name", ["many", "lopsided"])
 def test_the_score_interval_ends_where_the_distance_is_too_large(name: str, sampling: float) -> None:
     of, n = CHANNELS[name], 60
     t = stats.t.ppf(0.975, n - 1)
@@ -275,7 +261,7 @@ def floors(of: FiniteChannel, sampling: float) -> list[tuple[float, float, float
     return [(x, z, y, (w - y) / (z - x)) for (x, y), (z, w) in combinations(points, 2)]
 
 
-@pytest.mark.parametrize("confidence", [0.6, 0.95, 0.9999])
+@pytest.mark.parametrize("confidence", [0.6, 0.9999])
 @pytest.mark.parametrize("counts", [(9, 3, 4), (0, 12, 0), (150, 20, 30)])
 def test_bets_end_where_their_wealth_is_enough(counts: tuple[int, int, int], confidence: float) -> None:
     of, other = CHANNELS["lopsided"], coin("1")
@@ -340,7 +326,7 @@ def slopes(ends: list[Ends], rate: float) -> list[float]:
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("center", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("center", [0.0, 0.6])
 @pytest.mark.parametrize("sizes", [{"0.5": 40, "2": 60}, {"1": 2000, "3": 300}])
 def test_the_tilted_limit_is_hardly_inside_the_best_of_all_rates(
     sizes: dict[str, int], center: float, *, whole: bool
@@ -381,7 +367,7 @@ def test_the_monitor_of_a_variance_speaks_at_four_deviations(n: int) -> None:
     assert variance_monitor(99, 1e9, 2.0, 3.0) is None
 
 
-def test_the_monitor_of_outputs_speaks_at_four_deviations_and_more_among_many() -> None:
+def test_the_monitor_of_outputs_speaks_at_four_deviations() -> None:
     of, n = coin("1"), 10_000
     q, p = (float(row[1]) for row in (of.rows[0], of.rows[-1]))
     for questions in (1, 500):
@@ -415,7 +401,7 @@ def thirds(kind: str) -> tuple[Task, Tally]:
 
 
 @pytest.mark.parametrize("kind", ["category", "vector"])
-def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(kind: str) -> None:
+def test_joint_intervals_are_those_of_a_third_of_the_error(kind: str) -> None:
     asked, tally = thirds(kind)
     for confidence, single in ((0.85, 0.95), (1 - 2**-53, 1 - 2**-53)):
         given, alone = estimate(asked, tally, confidence), estimate(asked, tally, single)
@@ -429,9 +415,7 @@ def test_joint_intervals_are_those_of_a_third_of_the_error_and_below_certainty(k
 
 
 @pytest.mark.parametrize(("enrolled", "given"), [(None, False), (299, False), (300, True), (10_000, True)])
-def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_answered(
-    enrolled: int | None, *, given: bool
-) -> None:
+def test_those_enrolled_have_an_interval_where_no_more_answered(enrolled: int | None, *, given: bool) -> None:
     bit = {"id": "t", "epsilon": "1", "domain": {"kind": "bit"}, "enrolled": enrolled}
     number = bit | {"domain": {"kind": "number", "lower": 0.0, "upper": 1.0}, "mechanism": "multilevel"}
     for document in (bit, number):
@@ -440,3 +424,100 @@ def test_an_interval_for_those_asked_is_given_where_no_fewer_were_asked_than_ans
         width = one.levels + 1 if isinstance(one, Multilevel) else 1
         tally = Tally(300, (100,)) if width == 1 else Tally(300, (100, *[0] * (width - 2), 200))
         assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
+
+
+def test_the_monitor_knows_too_many_and_too_few_of_an_output() -> None:
+    of, n = finite(Multilevel(Fraction(1), 1 << 20, 4)), 20_000
+    lie, truth = float(of.rows[0][1]), float(of.rows[0][0])
+    z = stats.norm.isf(6.3e-5 / 2)
+    most = int(np.floor(n * truth + z * sqrt(n * truth * (1 - truth)) + z))
+    least = int(np.ceil(n * lie - z * sqrt(n * lie * (1 - lie))))
+    for count, verdict in ((most, "ok"), (most + 1, "outliers"), (least, "ok"), (least - 1, "too_little_noise")):
+        others = np.full(4, (n - count) // 4)
+        others[0] += n - count - others.sum()
+        assert least <= others.min() <= others.max() <= most
+        assert finite_monitors(of, np.array([[count, *others]])) == [verdict]
+
+
+def test_a_sampling_error_counts_as_normal_where_noise_smooths_it() -> None:
+    for noise, confidence, method in (
+        (0.51, 0.95, POPOVICIU),
+        (0.5, 0.9, POPOVICIU),
+        (0.49, 0.95, HOEFFDING),
+        (0.51, 0.89, HOEFFDING),
+    ):
+        scale = sqrt(noise / 2 / 30) * 0.2  # of each of 30 reports, in units of a jump of 0.2
+        half, said = noise_and_sampling(((scale, 30),), (0.01, 0.002), 0.2, confidence)
+        assert said == method
+        assert half > 0
+
+
+def test_a_coordinate_is_moved_by_the_farthest_report_under_any_epsilon() -> None:
+    parts = [{"name": name, "lower": -5.0, "upper": 5.0} for name in "xy"]
+    asked = [
+        make_task({"id": "t", "epsilon": epsilon, "domain": {"kind": "vector", "coordinates": parts}})
+        for epsilon in ("2", "0.5")
+    ]
+    given, reach = [], 0.0
+    for task in asked:
+        one = task.randomizer
+        assert isinstance(one, Vector)
+        given.append((one, Tally(100, (50 * one.sampled, *[0] * one.levels) * 2)))
+        reach = max(reach, *(float(abs(a - x)) for a in finite(one.part).positions for x in (0, 1)))
+    domain = asked[0].domain
+    assert isinstance(domain, VectorDomain)
+    found = vector.estimate_coordinates(given, domain, 0.95)
+    for fact in found.parts:
+        bias = {name: min(lied / fact.n, 1.0) * reach * 10 for name, lied in (("1", 1), ("1%", 2), ("5%", 10))}
+        assert fact.worst_case_bias == pytest.approx(bias)
+
+
+@pytest.mark.parametrize(("n", "k", "confidence"), [(100, 50, 0.05), (100, 0, 0.5), (4, 4, 0.5), (100, 50, 0.95)])
+def test_the_limits_of_unequal_coins_are_a_report_away_from_the_count(n: int, k: int, confidence: float) -> None:
+    of = finite(Multilevel(Fraction(1), 1 << 20, 1))
+    q, p = float(of.rows[0][1]), float(of.rows[1][1])
+    tail = (1 - confidence) / 2
+    low = stats.beta.ppf(tail, k, n - k + 1) if k else 0.0
+    high = stats.beta.isf(tail, k + 1, n - k) if k < n else 1.0
+    ends = [(end - q) / (p - q) for end in (min(low, (k - 1) / n), max(high, (k + 1) / n))]
+    mean = (k / n - q) / (p - q)
+    outside = mean - min(max(mean, 0), 1)
+    expected = max(ends[0] - max(outside, 0), 0), min(ends[1] - min(outside, 0), 1)
+    given = bounded([Group(of, (n - k, k))], Units(), confidence)
+    assert given.intervals[REPORTERS] == pytest.approx(expected, rel=1e-8, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "enrolled"), [(1, 1), (1, 2), (3, 4), (40, 50), (2, 1000), (999, 1000)])
+def test_the_spread_of_a_subset_is_serflings_and_its_exact_variance(n: int, enrolled: int) -> None:
+    proxy, variance = finite_spread(n, enrolled)
+    g = (enrolled - n) / enrolled
+    serfling = min(1 - (n - 1) / enrolled, g * (n + 1) / n) if n < enrolled else 0  # Bardenet and Maillard 2015
+    assert proxy == pytest.approx(serfling / 4 / n)
+    assert variance == pytest.approx(g * enrolled / (enrolled - 1) / 4 / n if n < enrolled else 0)
+
+
+@pytest.mark.parametrize("epsilon", [None, ["1", "2"]])
+def test_the_estimate_of_a_number_is_in_its_units(epsilon: list[str] | None) -> None:
+    document: dict[str, object] = {"id": "t", "epsilon": "2", "mechanism": "multilevel"}
+    if epsilon:
+        document["offers"] = epsilon
+    unit = make_task(document | {"domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
+    wide = make_task(document | {"domain": {"kind": "number", "lower": -20.0, "upper": 60.0}})
+    of = unit.randomizer.parts if isinstance(unit.randomizer, Offers) else (unit.randomizer,)
+    bodies = [(*((place,) if epsilon else ()), i % 2) for place in range(len(of)) for i in range(60)]
+    tally = fold(unit.randomizer, np.array(bodies, dtype=np.int64))
+    given, expected = estimate(wide, tally, 0.9), estimate(unit, tally, 0.9)
+    assert given.mean is not None
+    assert expected.mean is not None
+    assert given.mean == pytest.approx(80 * expected.mean - 20)
+    assert given.intervals.keys() == expected.intervals.keys()
+    for target, (low, high) in expected.intervals.items():
+        assert given.intervals[target] == pytest.approx((80 * low - 20, 80 * high - 20))
+        assert given.stderr.get(target, 0) == pytest.approx(80 * expected.stderr.get(target, 0))
+
+
+def test_many_samples_at_once_have_the_betting_intervals_of_each() -> None:
+    of = finite(Multilevel(Fraction(2), 1 << 20, 3))
+    counts = [(9, 0, 1, 10), (20, 0, 0, 0), (5, 0, 5, 10)]
+    for row, ends in zip(counts, betting_limits([(((of, row),), 0.95) for row in counts]), strict=True):
+        assert ends == pytest.approx(betting_interval([(of, row)], 0.95), abs=1e-9)
