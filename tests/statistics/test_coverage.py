@@ -8,9 +8,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from covering import asked, coins, numbers
+from covering import asked, coins, levels, numbers
 from covering.cells import BAR, Cell
 from covering.grid import CASES
+from covering.predicates import Runs, predicate
 from covering.searched import KINDS, searched, start
 from covering.searched import worst as worst_of_search
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from covering.cells import law
 from numpy.typing import NDArray
+from single_intervals import finite
 
 from hush import Task
 from hush_aggregator import Estimate
 from hush_aggregator.estimate import REPORTERS, estimate
-from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import fold
 from hush_common.domain import CategoryDomain, NumberDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.medium
 
 Seeded = Callable[[int], Rng]
 
-REPORTS = 4000
+REPORTS = 2000
 MILLION = 1_000_000
 NUMBER = {"kind": "number", "lower": -40.0, "upper": 60.0}
 VECTOR = {"kind": "vector", "coordinates": [{"name": name, "lower": -40.0, "upper": 60.0} for name in "xy"]}
@@ -42,15 +42,6 @@ CASES: dict[str, dict[str, Any]] = {
     "vector": {"domain": VECTOR},
 }
 """What is asked; epsilon comes to it."""
-
-
-def tasks() -> list[Any]:
-    epsilons = {"table": ("1", "2", "4")}
-    return [
-        pytest.param(name, epsilon, id=f"{name} {epsilon}")
-        for name in CASES
-        for epsilon in epsilons.get(name, ("0.1", "1", "4"))
-    ]
 
 
 def drawn(task: Task, value: object, count: int, rng: Rng) -> NDArray[np.int64]:
@@ -75,11 +66,11 @@ def deviation(given: Estimate, value: Any) -> float:  # noqa: ANN401 - whatever 
     return float(((fact.mean or 0) - float(truth)) / fact.stderr[REPORTERS])
 
 
-@pytest.mark.large
-@pytest.mark.parametrize(("name", "epsilon"), tasks())
-def test_the_printed_mean_is_unbiased_at_eleven_values(seeded: Seeded, name: str, epsilon: str) -> None:
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("epsilon", ["1", "4"])
+def test_the_printed_mean_is_unbiased_at_several_values(seeded: Seeded, name: str, epsilon: str) -> None:
     task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})
-    for place, value in enumerate(values(task)):
+    for place, value in enumerate(values(task)[::2]):
         bodies = drawn(task, value, REPORTS, seeded(place))
         assert abs(deviation(estimate(task, fold(task.randomizer, bodies), 0.95), value)) < 4
 
@@ -113,7 +104,8 @@ def decoded(task: Task, value: Any, bodies: NDArray[np.int64]) -> tuple[NDArray[
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "epsilon"), tasks())
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("epsilon", ["1", "4"])
 def test_a_million_draws_have_the_exact_mean_and_variance(seeded: Seeded, name: str, epsilon: str) -> None:
     task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})
     value = values(task)[-4:][0]
