@@ -47,5 +47,5 @@ def test_the_bars_cover_whatever_the_number_of_trials(trials: int, tmp_path: Pat
     assert covering(found, by_the_logarithm) < LEAST
     if trials == 50:  # and they are no wider than chi-squared justifies
         widths = sorted((row.rmse_upper or 0) / (row.rmse_lower or 1) for row in found)
-        ends = stats.chi2.ppf([0.025, 0.975], trials)
-        assert widths[CELLS // 2] == pytest.approx(sqrt(ends[1] / ends[0]), rel=0.05)
+        low, high = (float(stats.chi2.ppf(tail, trials)) for tail in (0.025, 0.975))
+        assert widths[CELLS // 2] == pytest.approx(sqrt(high / low), rel=0.05)
