@@ -75,9 +75,7 @@ def test_a_round_is_closed_when_its_reports_are_dropped(world: World) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(
-    ("own", "limit", "hours"), [("1h", None, 1), (None, 1, 1), ("3h", 1, 1), (None, None, None)]
-)
+@pytest.mark.parametrize(("own", "limit", "hours"), [("1h", None, 1), (None, 1, 1), ("3h", 1, 1), (None, None, None)])
 def test_the_shorter_of_both_policies_holds(
     world: World, own: str | None, limit: int | None, hours: int | None
 ) -> None:
