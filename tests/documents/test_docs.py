@@ -1,6 +1,7 @@
-"""The pages that `make docs` builds: whole, and without a warning."""
+"""The pages that `make docs` builds, and the slides of `make slides`."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -29,4 +30,10 @@ def test_pages_are_built_without_a_warning_and_have_every_public_name(tmp_path: 
             home = getattr(package, name).__module__
             places = {home, home.partition(".")[0], package.__name__}
             assert any(f'id="{place}.{name}"' in pages for place in places), name
-    assert "Who sees what" in (tmp_path / "security.html").read_text(encoding="utf-8")
+
+
+def test_the_slides_have_each_part_of_the_lecture_with_its_pictures() -> None:
+    lecture = (ROOT / "docs" / "lecture.md").read_text(encoding="utf-8")
+    page = runpy.run_path(str(ROOT / "docs" / "slides.py"))["slides_of"](lecture)
+    assert page.count("<section ") == lecture.count("\n---\n") + 1
+    assert page.count('src="data:image/png;base64,') == lecture.count("](images/") > 0

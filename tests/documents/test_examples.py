@@ -32,7 +32,7 @@ def test_every_example_is_run_here() -> None:
 
 
 @pytest.mark.large
-def test_the_example_of_a_simulation_finds_narrower_intervals_for_more_people() -> None:
+def test_the_simulation_finds_narrower_intervals_for_more_people() -> None:
     out = printed(example("simulate"))
     found = re.findall(r"people: (\d+) to (\d+) cm, in truth 1[67]\d cm", out)
     widths = [int(high) - int(low) for low, high in found]
@@ -42,9 +42,7 @@ def test_the_example_of_a_simulation_finds_narrower_intervals_for_more_people() 
 
 
 @pytest.mark.large
-def test_the_example_of_an_aggregator_counts_each_of_the_examples_of_a_device_once(
-    mosquitto: Mosquitto, tmp_path: Path
-) -> None:
+def test_the_aggregator_counts_each_device_once(mosquitto: Mosquitto, tmp_path: Path) -> None:
     def device(number: int) -> str:
         name = f"sensor-{number}"
         return printed(example("device", mosquitto.url, name, str(tmp_path / name), "172.0"))
