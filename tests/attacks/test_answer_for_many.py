@@ -85,7 +85,7 @@ async def test_with_a_name_for_each_report_it_is_counted_and_only_the_flag_tells
 ODD = ["", " ", "evil ", " evil", "e\u200bvil", "év", "-evil", ".evil", "evil?", "evil\x7f", "x" * 129, "x" * 4000]
 
 
-async def test_under_names_that_are_not_names_nothing_is_counted_and_no_quota_is_opened(tmp_path: Path) -> None:
+async def test_names_that_are_not_names_count_nothing_and_open_no_quota(tmp_path: Path) -> None:
     """Each of them would have a quota of its own, and a log in which one looks like another."""
     async with counting(tmp_path / "store", Limits(1)) as (bus, store, outcomes):
         for name in ODD:

@@ -106,7 +106,7 @@ def test_refusals_are_told_once_a_minute_by_task_reason_and_sender(
     assert caplog.messages == ["heights: refused 9: wrong_digest, " + Refusal.WRONG_DIGEST.meaning]
 
 
-def test_the_one_sender_of_what_is_refused_is_known_and_that_of_the_others_is_not(
+def test_only_a_single_sender_of_refused_reports_is_named(
     tmp_path: Path, run: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     other = Report(b"sixteen bytes...", 0, secrets.token_bytes(16), (1,))

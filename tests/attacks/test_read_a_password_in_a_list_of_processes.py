@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto
 
+pytestmark = pytest.mark.medium
+
 HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}
 

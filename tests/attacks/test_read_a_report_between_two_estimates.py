@@ -29,7 +29,7 @@ def guessed(before: float, after: float, n: int) -> int:
 
 
 @pytest.mark.parametrize("n", [10, 1_000, 100_000, 10_000_000])
-def test_one_report_between_two_estimates_is_read_whatever_the_number_of_reports(n: int) -> None:
+def test_one_report_between_two_estimates_is_read_exactly(n: int) -> None:
     """What SECURITY.md says of whoever reads the estimate: the rate of reports decides, not how many there are."""
     source, mechanism = random.Random(n), TASK.randomizer  # noqa: S311 - repeatable
     assert isinstance(mechanism, Laplace)

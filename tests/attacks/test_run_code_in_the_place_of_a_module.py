@@ -16,8 +16,12 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto, free_port
 
-from hush_aggregator import ProcessEstimator, SqliteStore
+from hush_aggregator import Estimate, ProcessEstimator, SqliteStore
+from hush_aggregator.tally import Tally
 from hush_common.child_python import python_command
+from hush_common.task import make_task
+
+pytestmark = pytest.mark.medium
 
 HUSH = Path(sys.executable).with_name("hush")
 PATIENCE_S = 60
@@ -45,10 +49,8 @@ def trap(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
     (tmp_path / "broker").mkdir()
-    broker = Mosquitto(tmp_path / "broker")
-    broker.start()
-    yield broker
-    broker.stop()
+    with Mosquitto(tmp_path / "broker").running() as broker:
+        yield broker
 
 
 @contextmanager
@@ -117,24 +119,16 @@ def test_a_chapter_of_the_tour_in_a_browser_runs_none(tmp_path: Path, trap: Path
         assert answer(address.replace("localhost", "127.0.0.1"))
 
 
-async def test_a_program_that_looks_in_its_directory_first_has_estimates_of_a_process_that_does_not(
-    trap: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_estimates_come_from_a_process_that_runs_none(trap: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trap)
     for place in ("", str(trap), "."):
         monkeypatch.setattr(sys, "path", [place, *sys.path])
         with ProcessEstimator() as estimator:
             await estimator.prepare()
-            assert len(estimator._idle) == 1
+            assert isinstance(await estimator(make_task(HEIGHTS), Tally(), 0.95), Estimate)
 
 
-def test_a_trap_for_a_command_that_is_started_otherwise_is_seen(tmp_path: Path) -> None:
-    trap = trapped(tmp_path, {"json"})
-    subprocess.run([sys.executable, "-c", "import json"], cwd=trap, capture_output=True, check=False)
-    assert (tmp_path / "json.ran").exists()
-
-
-def test_python_m_hush_runs_no_module_of_the_directory_in_the_place_of_one_that_it_imports(tmp_path: Path) -> None:
+def test_python_m_hush_runs_no_module_of_the_directory(tmp_path: Path) -> None:
     names = INSTALLED - {name for name in INSTALLED if name.startswith("hush")} | {
         "asyncio",
         "json",
@@ -151,7 +145,8 @@ def test_another_python_finds_what_this_one_finds_in_the_same_order(tmp_path: Pa
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "json.py").write_text(f"NAME = {name!r}", encoding="utf-8")
-    program = f"import sys; sys.path[:0] = {[str(tmp_path / 'two'), str(tmp_path / 'one')]!r}\n"
+    first = [str(tmp_path / "two"), str(tmp_path / "one")]
+    program = f"import sys\nsys.path[:0] = {first!r}\n"
     program += "import subprocess; from hush_common.child_python import python_command\n"
     program += "subprocess.run(python_command('import json, sys, hush; print(json.NAME, *sys.argv[1:])', 'a', 'b'))"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -28,10 +28,10 @@ HEIGHTS = make_task({**DOCUMENT, "opens": "2026-01-01T00:00:00Z"})
 LONG_AGO, LATELY = datetime(2020, 5, 17, 12, tzinfo=UTC), datetime(2031, 5, 17, 12, tzinfo=UTC)
 
 
+@pytest.mark.virtual_time
 async def test_reports_wait_unacknowledged_until_the_clock_is_right(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hush_aggregator.closing._CHECK_EVERY_S", 0.01)
     now = [LONG_AGO]
     bus = ScriptedBroker(retained={})
     with SqliteStore(tmp_path / "hush.sqlite") as store:
@@ -43,12 +43,9 @@ async def test_reports_wait_unacknowledged_until_the_clock_is_right(
         for _ in range(50):
             payload = encode_frame([Report(HEIGHTS.report_digest, 0, secrets.token_bytes(16), (1,))])
             bus.send("hush/v1/reports/heights/device", payload)
-        async with asyncio.timeout(60):
-            while "--accept-clock" not in caplog.text:  # noqa: ASYNC110 - a log has no event
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(3600)
         assert bus.acknowledged == 0
-        assert f"the clock says 2020-05-17, but this hush was made no earlier than {MADE}" in caplog.text
+        assert all(word in caplog.text for word in ("2020-05-17", str(MADE), "--accept-clock"))
         now.append(datetime(2026, 12, 24, 12, tzinfo=UTC))
         await bus.emptied()
         aggregator.cancel()
@@ -66,12 +63,12 @@ def test_the_store_remembers_the_newest_day_and_nothing_finer(tmp_path: Path) ->
         assert store.newest_day == LATELY.date()
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         back = ClockCheck(store, now=lambda: LATELY - timedelta(days=1))
-        assert back.problem() == "the clock says 2031-05-16, but this store was in use on 2031-05-17"
+        assert all(day in str(back.problem()) for day in ("2031-05-16", "2031-05-17"))
         back.note()
         assert store.newest_day == LATELY.date()
 
 
-def test_a_clock_that_was_ahead_is_forgotten_when_the_present_one_is_accepted(tmp_path: Path) -> None:
+def test_a_clock_that_was_ahead_is_forgotten_on_request(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "hush.sqlite") as store:
         store.note_day(date(2099, 1, 1))
         assert ClockCheck(store, now=lambda: LATELY).problem()
@@ -86,7 +83,7 @@ def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> N
         clock = ClockCheck(store, now=lambda: times[0])
         clock.note()
         times[0] = LONG_AGO
-        assert "this store was in use on 2031-05-17" in str(clock.problem())
+        assert "2031-05-17" in str(clock.problem())
 
 
 def estimate(updated_at: str) -> bytes:
@@ -106,7 +103,7 @@ def test_an_estimate_of_tomorrow_is_told_once_and_decides_nothing(
         clock.look_at(estimate("2031-05-17T12:05:01Z"))
         clock.look_at(estimate("2031-05-18T12:00:00Z"))
         assert len(caplog.messages) == 1
-        assert "is from 2031-05-17T12:05:01+00:00, which this clock has not reached" in caplog.text
+        assert "2031-05-17T12:05:01+00:00" in caplog.text
         assert clock.problem() is None
 
 
@@ -119,6 +116,7 @@ def test_no_forged_text_reaches_the_log(tmp_path: Path, caplog: pytest.LogCaptur
     assert told.isprintable()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("readable", [True, False])
 async def test_retained_estimates_are_seen_and_counted_never(
     mosquitto: Mosquitto, tmp_path: Path, *, readable: bool
@@ -154,21 +152,9 @@ async def test_retained_estimates_are_seen_and_counted_never(
     assert refused(tmp_path / "hush.sqlite").keys() <= {"duplicate"}
 
 
-DATED = re.compile(r"^## .*?(\d{4}-\d{2}-\d{2})\s*$", re.MULTILINE)
-
-
-def releases_after_it_was_made(changelog: str) -> list[date]:
-    return [day for day in map(date.fromisoformat, DATED.findall(changelog)) if day > MADE]
-
-
 def test_no_release_is_newer_than_the_day_that_is_known_to_have_been() -> None:
     text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert text.count("\n## ") > 0
-    assert releases_after_it_was_made(text) == []
+    released = re.findall(r"^## .*?(\d{4}-\d{2}-\d{2})\s*$", text, re.MULTILINE)
+    assert "\n## " in text
+    assert max(map(date.fromisoformat, released), default=MADE) <= MADE
     assert datetime.now(UTC).date() >= MADE, "or no clock that is right would do"
-
-
-def test_a_release_that_forgot_to_raise_that_day_is_found() -> None:
-    newer = MADE + timedelta(days=1)
-    text = f"# Changelog\n\n## Unreleased\n\n## [1.1.0] - {newer}\n\n- 2999-01-01\n\n## [1.0.0] - {MADE}\n"
-    assert releases_after_it_was_made(text) == [newer]

@@ -31,6 +31,8 @@ from hush_common.topics import ALL_TASKS, report_topic, task_topic
 from hush_simulations.poll import server
 from hush_simulations.poll.questions import make_question
 
+pytestmark = pytest.mark.medium
+
 ASK = ("Tea?", "--yes-no", "--json", "--bind", "127.0.0.1", "--port", "0")
 NEXT = make_question("Coffee?", {"kind": "bit"}, "1")
 LISTENS = "0A"  # in /proc/net/tcp
@@ -154,18 +156,18 @@ async def test_connections_that_say_nothing_keep_no_phone_out_and_print_nothing(
 
 
 async def test_one_address_with_the_code_leaves_half_of_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_most_connections", lambda _: 8)
+    monkeypatch.setattr(server, "open_file_limit", lambda: 0)  # which leaves the fewest
     async with running(asking(TEA)) as poll:
         taken: list[ClientConnection] = []
-        for _ in range(12):
+        for _ in range(40):
             with suppress(OSError, WebSocketException):
                 one = await connect(
                     str(poll.broker), subprotocols=[Subprotocol("mqtt")], local_addr=("127.0.0.2", 0), compression=None
                 )
-                await one.send(HELLO[:-1] + bytes([97 + len(taken)]))
+                await one.send(HELLO[:-1] + bytes([65 + len(taken)]))
                 assert await one.recv() == b"\x20\x02\x00\x00"
                 taken.append(one)
-        assert len(taken) == 4
+        assert len(taken) == 16
         await answer(poll.broker, 1)
         await poll.counts(1)
         for one in taken:

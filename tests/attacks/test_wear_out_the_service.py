@@ -26,6 +26,8 @@ from hush_aggregator.http.connection import TIMEOUTS_S, Phase
 from hush_aggregator.http.security import BODY_LIMIT, STREAMS
 from hush_aggregator.http.service import ProblemType
 
+pytestmark = pytest.mark.medium
+
 PATIENCE_S = 60
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 HEAD += b"".join(f"{name}: {value}\r\n".encode() for name, value in BEARER.items())
@@ -54,6 +56,12 @@ def read(one: socket.socket) -> bytes:
         while portion := one.recv(65_536):
             found += portion
     return found
+
+
+def limit_connections(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Let the service have so many connections, as where the system has no more files for it."""
+    monkeypatch.setattr(connection, "REQUESTS", most)
+    monkeypatch.setattr(connection, "open_file_limit", lambda: 0)
 
 
 async def answered(port: int) -> bool:
@@ -135,7 +143,7 @@ async def test_connections_that_say_nothing_keep_nobody_out_for_long(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 0.5)
-    monkeypatch.setattr(connection, "_most", lambda: 8)
+    limit_connections(monkeypatch, 8)
     async with serving(app) as port:
         with ExitStack() as stack:
             idle = [stack.enter_context(connected(port)) for _ in range(20)]
@@ -268,7 +276,7 @@ async def test_connections_reopened_without_pause_keep_nobody_out(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     """Half heads, nothing, and refused requests whose body never comes, with the fewest connections there may be."""
-    monkeypatch.setattr(connection, "_most", lambda: 64)
+    limit_connections(monkeypatch, 64)
     async with serving(app) as port:
         with reopening(port, sent) as opened:
             await asyncio.to_thread(until, opened, 200)
@@ -294,7 +302,7 @@ def test_nor_do_they_with_the_limits_of_the_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.large
-def test_620_streams_at_once_from_one_address_get_300_and_leave_the_rest_to_others(tmp_path: Path) -> None:
+def test_one_address_gets_half_of_the_streams(tmp_path: Path) -> None:
     make_store(tmp_path / "store")
     with running(tmp_path, ["http", "--store", str(tmp_path / "store")]) as service, ExitStack() as stack:
         opened = [stack.enter_context(connected(service.port)) for _ in range(620)]
@@ -311,7 +319,7 @@ def test_620_streams_at_once_from_one_address_get_300_and_leave_the_rest_to_othe
 
 async def test_one_address_has_a_share_of_the_connections(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of its connections have sent a complete request, so that none of them is closed for another one."""
-    monkeypatch.setattr(connection, "_most", lambda: 40)
+    limit_connections(monkeypatch, 40)
     monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     async with serving(app) as port:
         with ExitStack() as stack:
@@ -328,7 +336,7 @@ async def test_behind_a_trusted_proxy_the_forwarded_address_has_the_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(security, "STREAMS", 4)
-    monkeypatch.setattr(connection, "_most", lambda: 12)
+    limit_connections(monkeypatch, 12)
     monkeypatch.setattr(connection, "is_loopback", lambda _: False)
     service = writable(make_store(tmp_path / "hush.sqlite3"))
     made = create_app(replace(service, trusted_proxies=(parse_network("127.0.0.1"),)))
