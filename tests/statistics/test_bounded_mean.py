@@ -29,7 +29,6 @@ from single_intervals import (
     finite,
     is_normal,
     rule,
-    score_interval,
 )
 
 from hush import Task
@@ -39,11 +38,9 @@ from hush_aggregator.estimate.intervals.chernoff import chernoff_rates
 from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.mechanisms import fold, subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.estimate.numerics.quantiles import student_quantile
 from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
-from hush_common.rng import SystemRng
 from hush_common.task import make_task
 
 Array = NDArray[np.float64]
@@ -153,17 +150,6 @@ def test_equal_reports_give_bars_of_some_length(of: FiniteChannel) -> None:
         assert all(-5 <= low < high <= 5 for low, high in given.intervals.values())
 
 
-@pytest.mark.parametrize("of", [*COINS, *MANY])
-def test_exponents_and_variances_are_those_of_a_fine_grid(of: FiniteChannel) -> None:
-    x = np.linspace(0, 1, 20_001)
-    p = np.array([np.interp(x, of.nodes, of.p[:, y]) for y in range(of.p.shape[1])])
-    variance = (of.a**2) @ p - x**2
-    assert of.variances == pytest.approx((variance.min(), variance.max()), rel=1e-6)
-    for rate in (-3.0, -0.1, 0.01, 0.7, 5.0):
-        expected = (np.log(np.exp(rate * of.a) @ p) - rate * x).max()
-        assert float(of.noise_exponent(np.array([rate]))[0]) == pytest.approx(expected, rel=1e-6, abs=1e-12)
-
-
 def test_a_table_is_estimated_by_its_positions() -> None:
     document = {"positions": [-1, 2], "unit": 1, "weights": [[2, 1], [1, 2]]}
     asked = make_task({"id": "t", "epsilon": "1", "mechanism": "table", "table": document, "domain": NUMBER})
@@ -251,66 +237,7 @@ def test_a_coordinate_is_estimated_from_the_reports_that_drew_it() -> None:
     assert y == PartEstimate(name="y")
 
 
-# ---- bad input
-
-
-EXTREME: dict[str, dict[str, object]] = {
-    "laplace": {"domain": NUMBER},
-    "multilevel": {"domain": NUMBER, "mechanism": "multilevel"},
-    "bit": {"domain": {"kind": "bit"}},
-    "category": {"domain": {"kind": "category", "labels": ["a", "b", "c"]}},
-    "vector": {"domain": {"kind": "vector", "coordinates": [{"name": "x", "lower": 0.0, "upper": 1.0}]}},
-}
-
-
-@pytest.mark.parametrize("name", EXTREME)
-@pytest.mark.parametrize("epsilons", [["50"], ["0.000001", "50"]])
-@pytest.mark.parametrize("confidence", [1e-300, 1 - 2**-53])
-def test_extreme_epsilons_and_confidences_give_finite_bars(name: str, epsilons: list[str], confidence: float) -> None:
-    fields: dict[str, object] = {"id": "t", "epsilon": epsilons[-1], **EXTREME[name]}
-    asked = make_task(fields if len(epsilons) == 1 else {**fields, "offers": epsilons})
-    value = {"bit": True, "category": "b", "vector": [0.3]}.get(name, 0.3)
-    index, rng = asked.domain.index(value), SystemRng()
-    for n in (1, 40):
-        bodies = [asked.perturb(index, rng, k % len(epsilons)) for k in range(n)]
-        given = estimate(asked, fold(asked.randomizer, np.array(bodies, dtype=np.int64)), confidence)
-        results = given.parts or (given,)
-        for fact in results:
-            assert all(np.isfinite(error) and error > 0 for error in fact.stderr.values())
-            assert all(0 <= low <= high <= 1 for low, high in fact.intervals.values())
-
-
 # ---- bets and scores
-
-
-def some_counts(of: FiniteChannel, n: int, runs: int) -> NDArray[np.int64]:
-    rng = np.random.default_rng(n)
-    weights = rng.dirichlet(np.full(len(of.nodes), 0.3), size=runs)
-    laws = weights @ of.p
-    return np.array([rng.multinomial(n, law / law.sum()) for law in laws])
-
-
-def is_refused(of: FiniteChannel, counts: Array, mu: float, sign: int) -> bool:
-    """Whether the averaged wealth reaches 2/alpha, as the definition has it."""
-    n, a = counts.sum(), of.a if sign > 0 else -of.a
-    variances = np.geomspace(of.variances[0], of.second_moment, 5)
-    weights = variances**0.35 / (variances**0.35).sum()
-    bets = np.minimum(np.sqrt(2 * (np.log(40) + np.log(5)) / (n * variances)), 0.9 / (sign * mu - a.min()))
-    wealth = np.prod((1 + bets[:, None] * (a - sign * mu)) ** counts, axis=1)
-    return bool(weights @ wealth >= 40)
-
-
-@pytest.mark.parametrize("epsilon", ["2", "8"])
-@pytest.mark.parametrize("n", [1, 60])
-def test_bets_refuse_just_what_lies_outside_the_interval(epsilon: str, n: int) -> None:
-    of = channel(epsilon)
-    for counts in some_counts(of, n, 6):
-        low, high = betting_interval([(of, tuple(counts.tolist()))], NOMINAL)
-        assert of.a[0] <= low < counts @ of.a / n < high <= of.a[-1] or counts.max() == n
-        for mu in np.linspace(of.a[0], of.a[-1], 41)[1:-1].tolist():
-            if min(abs(mu - low), abs(mu - high)) > 1e-6:
-                assert is_refused(of, counts, mu, 1) == (mu < low)
-                assert is_refused(of, counts, mu, -1) == (mu > high)
 
 
 def test_betting_adapts_to_values_that_hardly_differ() -> None:
@@ -322,37 +249,6 @@ def test_betting_adapts_to_values_that_hardly_differ() -> None:
         assert 1 < (high - low) / (2 * 1.96 * spread) < 2
         by_the_largest_variance = 2 * 1.96 * sqrt(of.second_moment / n)
         assert high - low < 0.8 * by_the_largest_variance
-
-
-@pytest.mark.parametrize("noise_alone", [False, True])
-@pytest.mark.parametrize("epsilon", ["1.2", "4"])
-def test_the_score_interval_spans_the_means_that_their_distance_allows(epsilon: str, noise_alone: bool) -> None:
-    of = channel(epsilon)
-    candidates = np.linspace(0, 1, 4001)
-    floor = least_variance(of, candidates, noise_alone=noise_alone)
-    for n in (5, 200):
-        t = student_quantile(n - 1, NOMINAL)
-        for counts in some_counts(of, n, 15):
-            center = float(counts @ of.a / n)
-            variance = float(counts @ (of.a - center) ** 2 / (n - 1))
-            low, high = score_interval(of, n, center, variance, NOMINAL, sampling=float(not noise_alone))
-            allowed = (candidates - center) ** 2 <= t**2 * np.maximum(np.maximum(variance, of.variances[0]), floor) / n
-            assert (max(low, 0), min(high, 1)) == pytest.approx(
-                (candidates[allowed].min(), candidates[allowed].max()), abs=3e-4
-            )
-
-
-def least_variance(of: FiniteChannel, candidates: Array, *, noise_alone: bool) -> Array:
-    """Over all mixtures of two nodes with a given mean, by trying every pair."""
-    second = of.noise if noise_alone else of.noise + of.nodes**2
-    best = np.full(len(candidates), np.inf)
-    for i, low in enumerate(of.nodes):
-        for j, high in enumerate(of.nodes):
-            if low < high:
-                inside = (candidates >= low) & (candidates <= high)
-                chord = second[i] + (second[j] - second[i]) * (candidates - low) / (high - low)
-                best = np.where(inside, np.minimum(best, chord), best)
-    return best if noise_alone else best - candidates**2
 
 
 def test_the_switch_looks_at_public_parameters_alone() -> None:
@@ -468,34 +364,6 @@ def test_the_reporters_interval_is_hardly_wider_than_the_population_one(epsilon:
         assert width[REPORTERS] <= 1.0005 * (min(high, center + below) - max(low, center - above))
         widest = max(widest, width[REPORTERS] / width[POPULATION])
     assert widest <= (1 if float(epsilon) >= 6 else 1.1)
-
-
-ALIKE = [
-    ("2", 30, 0.95), ("2", 3, 0.5), ("1.2", 10, 0.5), ("8", 100, 0.95), ("16", 10, 0.5), ("16", 10_000, 0.999),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("epsilon", "n", "confidence"), ALIKE)
-def test_one_method_alone_gives_the_reporters_no_wider_interval(epsilon: str, n: int, confidence: float) -> None:
-    """All reports at one level, at the worst one, at both ends, and as the values at each node give on average."""
-    of = channel(epsilon)
-    assert rule(((of, n),), confidence) in {"betting", "chernoff"}
-    rows = [n * np.eye(len(of.used))[place] for place in {0, len(of.used) // 2, len(of.used) - 1}]
-    rows += [np.rint(n * law) for law in (of.p[0], of.p[len(of.p) // 2], (of.p[0] + of.p[-1]) / 2)]
-    for row in rows:
-        row[row.argmax()] += n - row.sum()
-        given = bounded([Group(of, tuple(row.astype(int).tolist()))], Units(Fraction(-9), Fraction(9)), confidence)
-        width = {target: high - low for target, (low, high) in given.intervals.items()}
-        assert width[REPORTERS] <= width[POPULATION]
-
-
-def test_two_methods_at_half_of_alpha_each_would_be_wider() -> None:
-    """The twin of the test above: what the reporters had at epsilon 2 for 30 reports of the middle level."""
-    of, counts = channel("2"), (0, 30, 0)
-    low, high = betting_interval([(of, counts)], 0.975)
-    given = bounded([Group(of, counts)], Units(), 0.95)
-    assert high - low > 1.1 * (given.intervals[POPULATION][1] - given.intervals[POPULATION][0])
-    assert given.intervals[REPORTERS] == given.intervals[POPULATION]
 
 
 def test_the_switch_to_a_normal_law_knows_the_confidence() -> None:

@@ -32,7 +32,7 @@ from hush_common.mechanisms import (
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.rng import Rng
 from hush_simulations.engines.bulk import laws
-from hush_simulations.engines.bulk.draws import Counts, scatter_rows
+from hush_simulations.engines.bulk.draws import Counts
 from hush_simulations.engines.bulk.laws import law_of
 
 Fits = Callable[[ArrayLike, ArrayLike], bool]
@@ -168,31 +168,6 @@ def test_coordinates_that_are_drawn_independently_are_found(
 
     monkeypatch.setattr(laws, "count_members", alone)
     assert not follows(fits, name, at_once(name, OF_DEVICES))
-
-
-def one_after_the_other(counts: Counts, weights: NDArray[np.float64], rng: np.random.Generator) -> Counts:
-    """Multinomials by halves, a coin for each range in turn: the order in which `scatter_rows` draws."""
-    laws_of_trials = np.tile(weights, (len(counts) // len(weights), 1))
-    width = 1 << (weights.shape[1] - 1).bit_length()
-    mass, found = np.pad(laws_of_trials, ((0, 0), (0, width - weights.shape[1]))), counts.reshape(-1, 1)
-    while found.shape[1] < width:
-        halves = mass.reshape(len(mass), 2 * found.shape[1], -1).sum(axis=2)
-        left, whole = halves[:, ::2], halves[:, ::2] + halves[:, 1::2]
-        taken = [
-            [rng.binomial(n, share / total if total else 0) for n, share, total in zip(*row, strict=True)]
-            for row in zip(found.tolist(), left.tolist(), whole.tolist(), strict=True)
-        ]
-        found = np.stack((taken, found - taken), axis=2).reshape(len(found), -1)
-    return found[:, : weights.shape[1]]
-
-
-@pytest.mark.parametrize("people", [2, 300])
-def test_outputs_of_many_trials_are_drawn_as_one_after_the_other(people: int) -> None:
-    weights = np.array([[1, 2, 3, 0, 2.0], [0.25, 0, 0, 0.5, 0.25], [1, 0, 0, 0, 0]])
-    counts = np.random.default_rng(1).integers(0, people, 60)
-    drawn, expected = (draw(counts, weights, np.random.default_rng(2)) for draw in (scatter_rows, one_after_the_other))
-    np.testing.assert_array_equal(drawn, expected)
-    np.testing.assert_array_equal(drawn.sum(axis=1), counts)
 
 
 # ---- laplace: sums by the law of summed noise, whole tallies against devices

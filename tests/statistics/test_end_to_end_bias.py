@@ -5,21 +5,18 @@ That the tables are unbiased is shown by enumeration in `test_exact_moments`. Th
 """
 
 from collections.abc import Callable
-from math import sqrt
 from typing import Any
 
 import numpy as np
 import pytest
-from covering.cells import law
 from numpy.typing import NDArray
-from single_intervals import finite
 
 from hush import Task
 from hush_aggregator import Estimate
 from hush_aggregator.estimate import REPORTERS, estimate
 from hush_aggregator.estimate.mechanisms import fold
 from hush_common.domain import CategoryDomain, NumberDomain
-from hush_common.mechanisms import Channel, Laplace, Multilevel, RandomizedResponse, SubsetSelection, Vector
+from hush_common.mechanisms import Laplace
 from hush_common.rng import Rng
 from hush_common.task import make_task
 
@@ -28,7 +25,6 @@ pytestmark = pytest.mark.medium
 Seeded = Callable[[int], Rng]
 
 REPORTS = 2000
-MILLION = 1_000_000
 NUMBER = {"kind": "number", "lower": -40.0, "upper": 60.0}
 VECTOR = {"kind": "vector", "coordinates": [{"name": name, "lower": -40.0, "upper": 60.0} for name in "xy"]}
 CATEGORY = {"kind": "category", "labels": list("abcdefghijk")}
@@ -80,35 +76,3 @@ def test_reports_clipped_to_the_bounds_are_caught(seeded: Seeded) -> None:
     assert isinstance(task.randomizer, Laplace)
     bodies = np.clip(drawn(task, -40.0, REPORTS, seeded(0)), 0, task.randomizer.steps)
     assert abs(deviation(estimate(task, fold(task.randomizer, bodies), 0.95), -40.0)) > 4
-
-
-def decoded(task: Task, value: Any, bodies: NDArray[np.int64]) -> tuple[NDArray[np.float64], float, float]:  # noqa: ANN401 - whatever the domain holds
-    """Reports as what they stand for, that of which they are unbiased, and their exact variance."""
-    mechanism, index = task.randomizer, task.domain.index(value)
-    if isinstance(mechanism, Laplace):
-        return bodies[:, 0].astype(float), float(index.scalar), mechanism.variance
-    if isinstance(mechanism, SubsetSelection):
-        q, p = mechanism.support
-        named = (bodies[:, 0] >> index.scalar) & 1
-        return np.asarray((named - float(q)) / float(p - q)), 1.0, float(p * (1 - p) / (p - q) ** 2)
-    outputs, one = bodies[:, 0], mechanism
-    if isinstance(mechanism, Vector):
-        outputs, one = bodies[bodies[:, 0] == 0, 1], mechanism.part
-    place = index.index if isinstance(index.index, int) else index.index[0]
-    assert isinstance(one, RandomizedResponse | Multilevel | Channel)
-    of = finite(one)
-    x = float(place) if isinstance(one, RandomizedResponse) else place / one.steps
-    a = np.array([float(position) for position in of.positions])
-    return np.asarray(a[outputs]), x, float(law(of, x) @ (of.a - x) ** 2)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("epsilon", ["1", "4"])
-def test_a_million_draws_have_the_exact_mean_and_variance(seeded: Seeded, name: str, epsilon: str) -> None:
-    task = make_task({"id": "t", "epsilon": epsilon, **CASES[name]})
-    value = values(task)[-4:][0]
-    a, truth, variance = decoded(task, value, drawn(task, value, MILLION, seeded(1)))
-    assert a.var() == pytest.approx(variance, rel=0.01)
-    assert abs(a.mean() - truth) < 4 * sqrt(variance / len(a))

@@ -41,14 +41,6 @@ def test_three_naive_reports_in_four_give_their_value_away_with_certainty() -> N
     assert wrong == 0
 
 
-def test_the_newer_generator_of_numpy_gives_as_much_away() -> None:
-    rng = np.random.default_rng(42)
-    reports = [(x, x + float(rng.laplace(0, 1 / 0.1))) for x in VALUES for _ in range(2000)]
-    right, wrong = verdicts(reports, possible)
-    assert right >= 0.75 * len(reports)
-    assert wrong == 0
-
-
 def identified(reports: list[tuple[int, int]], probability: Callable[[int, int], Decimal]) -> int:
     """How many reports (value, k) only one index can have led to, for who knows the whole table."""
     ends = (0, DOMAIN.steps)
@@ -74,7 +66,7 @@ def test_noise_that_ends_at_a_distance_from_the_value_would_exclude_some(seeded:
     assert identified(confined, probability) > 0
 
 
-def test_the_same_attack_on_our_decoded_reports_is_a_guess_within_the_bound_of_epsilon(seeded: Seeded) -> None:
+def test_the_same_attack_on_our_reports_is_a_guess(seeded: Seeded) -> None:
     """The attack still speaks, since some floats happen to be among numpy's, but it is as often wrong as right.
 
     A verdict depends on the report alone, so P(right) ≤ e^epsilon·P(wrong), and its share of right ones is at most

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
-from math import log, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import interpolate, stats
 
 from hush_aggregator.estimate.intervals import sampling
-from hush_aggregator.estimate.intervals.sampling import finite_spread, hoeffding, is_many, noise_and_sampling
+from hush_aggregator.estimate.intervals.sampling import finite_spread, is_many, noise_and_sampling
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail, mixed_laplace_quantile
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
@@ -99,27 +99,6 @@ def test_a_correction_that_forgets_the_noise_of_answers_is_found() -> None:
     zero: Array = np.zeros(1)
     assert missed(1, n)(half, zero)[0] == pytest.approx(0.05, rel=1e-8)
     assert missed(1, n)(wrong, zero)[0] > 0.9
-
-
-@pytest.mark.parametrize("n", [1, 7, 10**9])
-@pytest.mark.parametrize("epsilon", [1e-6, 8, 50])
-@pytest.mark.parametrize("confidence", [0.5, 1 - 1e-9])
-def test_the_half_width_is_the_least_of_all_tangents(n: int, epsilon: float, confidence: float) -> None:
-    mix, proxy, needed = scales(epsilon, n), 1 / (4 * n), log(2 / (1 - confidence))
-    unit, quantile = sqrt(2 / n) / epsilon, mixed_laplace_quantile(mix, confidence)
-    found, width, center = hoeffding(mix, proxy, confidence), 8 * unit + quantile, quantile / 2 - 4 * unit
-    least = np.inf
-    for _ in range(5):  # a grid, ever finer around its least
-        at = np.linspace(center - width / 2, min(center + width / 2, quantile), 25)
-        tails = [laplace_log_tail(mix, float(t)) for t in at]
-        halves = [t + (needed + tail) / rate + rate * proxy / 2 for t, (tail, rate) in zip(at, tails, strict=True)]
-        least, center, width = min(least, *halves), float(at[int(np.argmin(halves))]), width / 6
-    assert found == pytest.approx(least, rel=1e-6)
-    assert quantile < found or epsilon == 1e-6
-    assert found < sqrt(2 * needed * proxy) + quantile
-    rates = np.geomspace(1e-3, 0.999, 400) * epsilon * n  # Chernoff's bound, from the transform
-    chernoff = ((needed - n * np.log1p(-((rates / epsilon / n) ** 2)) + rates**2 * proxy / 2) / rates).min()
-    assert found <= chernoff * (1 + 1e-9)
 
 
 # ---- the choice of Student's t

@@ -30,7 +30,6 @@ from hush import Task
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, ENROLLED, POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.diagnostics import finite_monitors, manski, variance_monitor, worst_case_bias
 from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
-from hush_aggregator.estimate.intervals.betting import betting_limits
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.mechanisms import fold, vector
@@ -426,19 +425,6 @@ def test_those_enrolled_have_an_interval_where_no_more_answered(enrolled: int | 
         assert (ENROLLED in estimate(asked, tally, 0.95).intervals) == given
 
 
-def test_the_monitor_knows_too_many_and_too_few_of_an_output() -> None:
-    of, n = finite(Multilevel(Fraction(1), 1 << 20, 4)), 20_000
-    lie, truth = float(of.rows[0][1]), float(of.rows[0][0])
-    z = stats.norm.isf(6.3e-5 / 2)
-    most = int(np.floor(n * truth + z * sqrt(n * truth * (1 - truth)) + z))
-    least = int(np.ceil(n * lie - z * sqrt(n * lie * (1 - lie))))
-    for count, verdict in ((most, "ok"), (most + 1, "outliers"), (least, "ok"), (least - 1, "too_little_noise")):
-        others = np.full(4, (n - count) // 4)
-        others[0] += n - count - others.sum()
-        assert least <= others.min() <= others.max() <= most
-        assert finite_monitors(of, np.array([[count, *others]])) == [verdict]
-
-
 def test_a_sampling_error_counts_as_normal_where_noise_smooths_it() -> None:
     for noise, confidence, method in (
         (0.51, 0.95, POPOVICIU),
@@ -514,10 +500,3 @@ def test_the_estimate_of_a_number_is_in_its_units(epsilon: list[str] | None) -> 
     for target, (low, high) in expected.intervals.items():
         assert given.intervals[target] == pytest.approx((80 * low - 20, 80 * high - 20))
         assert given.stderr.get(target, 0) == pytest.approx(80 * expected.stderr.get(target, 0))
-
-
-def test_many_samples_at_once_have_the_betting_intervals_of_each() -> None:
-    of = finite(Multilevel(Fraction(2), 1 << 20, 3))
-    counts = [(9, 0, 1, 10), (20, 0, 0, 0), (5, 0, 5, 10)]
-    for row, ends in zip(counts, betting_limits([(((of, row),), 0.95) for row in counts]), strict=True):
-        assert ends == pytest.approx(betting_interval([(of, row)], 0.95), abs=1e-9)
