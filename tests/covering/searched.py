@@ -24,7 +24,7 @@ from hush_common.task import make_task
 __all__ = ["BY_SEARCH", "KINDS", "SEARCHED", "STARTS", "STEPS", "Asked", "noisiest", "searched", "start"]
 
 STARTS, STEPS = 10, 8
-"""Random cells of each kind and confidence, and how often each of them is moved to where it covers less."""
+"""Random cells of each kind and confidence, and how many moves to where it covers less."""
 TRIED = 4000
 """Runs of a step; the cell at its end is drawn anew, with `RUNS`."""
 SEARCHED = {0.5: (0.5,), 0.8: (0.8, 0.9), 0.95: (0.95,), 0.99: (0.99,), 0.999: (0.999, 0.9999)}

@@ -109,6 +109,7 @@ def test_tallies_of_devices_drawn_as_arrays_follow_it(name: str, fits: Fits) -> 
     assert follows(fits, name, one_by_one(name, OF_BULK))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", NAMES)
 def test_tallies_of_what_devices_and_an_aggregator_run_follow_it(name: str, fits: Fits, seeded: Seeded) -> None:
     assert follows(fits, name, by_devices(name, OF_DEVICES, seeded(3)))

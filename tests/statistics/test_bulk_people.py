@@ -262,6 +262,7 @@ def test_cells_have_the_shares_and_the_mean_of_the_population(population: Lognor
         assert cells.shares @ cells.refusing == pytest.approx(0.6 * law.sf(25.0), abs=1e-13)
 
 
+@pytest.mark.medium
 def test_cells_that_drift_are_within_one_grid_point_in_every_round() -> None:
     domain, panel = NumberDomain(0.0, 60.0), Panel((7.7,))
     cells = cells_of(domain, LOGNORMAL, panel, ROUNDS)

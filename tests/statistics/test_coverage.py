@@ -34,9 +34,9 @@ def worst(cells: Iterable[Cell]) -> float:
     return min(cell.margin for cell in cells)
 
 
-SMALL = ("laplace 1", "offers laplace 0.5 or 4, one of the first", "levels 0.5", "coins 0.9 0.02")
+SMALL = ("laplace 1",)
 MEDIUM = (
-    "laplace 8", "enrolled laplace 8", "offers laplace 0.5 or 2, half of each", "bits 1", "enrolled bits 4", "levels 2",
+    "laplace 8", "offers laplace 0.5 or 4, one of the first", "levels 0.5", "coins 0.9 0.02", "enrolled laplace 8", "offers laplace 0.5 or 2, half of each", "bits 1", "enrolled bits 4", "levels 2",
     "watched bits 4", "categories 5 4", "joint categories 5 4",
 )  # fmt: skip
 LARGE = (
@@ -75,6 +75,7 @@ def test_the_worst_cells_that_a_search_finds_cover(kind: str) -> None:
 # ---- planted errors
 
 
+@pytest.mark.medium
 def test_intervals_of_a_lower_confidence_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def bolder(task, tally, confidence):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - as estimate
         return estimate(task, tally, confidence - 0.005)

@@ -102,7 +102,7 @@ def test_normal_and_student_quantiles_are_those_of_scipy() -> None:
 # ---- mixed scales, against a table made in arbitrary precision (`tests/tools/laplace_mixes.py`)
 
 TABLE = read()
-SOME = TABLE[7::20]
+SOME = TABLE[7::100]
 
 
 def test_a_third_of_the_quantiles_of_the_table_comes_out() -> None:
@@ -114,38 +114,10 @@ def test_a_third_of_the_quantiles_of_the_table_comes_out() -> None:
 
 @pytest.mark.medium
 def test_some_of_the_table_is_computed_again() -> None:
-    for mix, confidence, quantile in SOME[::5]:
+    for mix, confidence, quantile in SOME:
         tail, density = tail_and_density(mix, mpmath.mpf(quantile))
         off = (mpmath.log(tail) - mpmath.log((1 - mpmath.mpf(confidence)) / 2)) * tail / (density * quantile)
         assert abs(off) < 1e-13, (mix, confidence)
-
-
-def parabola_tail(mix: Mix, h: float) -> float:
-    """Wrong on purpose: along c + κy² + iy, which runs into the growth of a factor that is nearly normal."""
-    largest = max(b for b, _ in mix)
-    b, n, h = np.array([b / largest for b, _ in mix]), np.array([n for _, n in mix], dtype=float), h / largest
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        c = (low + high) / 2
-        low, high = (c, high) if float((2 * n * b**2 * c / (1 - (b * c) ** 2)).sum()) < h + 1 / c else (low, c)
-    width = 1 / sqrt(float((2 * n * b**2 * (1 + (b * c) ** 2) / (1 - (b * c) ** 2) ** 2).sum()) + 1 / c**2)
-    x = np.linspace(0, 12, 300)
-    y, dy = width * np.sinh(x), width * np.cosh(x)
-    s = c + y**2 / (2 * c) + 1j * y
-    with np.errstate(all="ignore"):
-        exponent = -s * h - (n[:, None] * np.log(1 - (b[:, None] * s) ** 2)).sum(axis=0) - np.log(s)
-        values = (np.exp(exponent) * (y / c + 1j)).imag * dy
-        return float((values.sum() - values[0] / 2 - values[-1] / 2) * (x[1] - x[0]) / np.pi)
-
-
-def test_an_integration_path_like_a_parabola_would_be_found() -> None:
-    wrong = [
-        (mix, confidence)
-        for mix, confidence, quantile in SOME
-        if not abs(parabola_tail(mix, quantile) / ((1 - confidence) / 2) - 1) < 1e-6
-    ]
-    assert len(wrong) > len(SOME) / 4
-    assert parabola_tail(((1.0, 1),), log(20)) == pytest.approx(0.025, rel=1e-9)  # it was right where nothing grows
 
 
 @pytest.mark.parametrize(
@@ -273,20 +245,6 @@ def test_limits_of_all_counts_and_confidences_at_once_are_those_of_scipy(n: int)
         assert agree(high, exact[1])
         assert (low <= exact[0] * (1 + ALLOWED)).all(), "no narrower than exact"
         assert (high >= exact[1] * (1 - ALLOWED)).all(), "no narrower than exact"
-
-
-def wald_limits(n: int, counts: Counts, tail: float) -> tuple[Array, Array]:
-    """Wrong on purpose: Agresti and Coull's (1998) normal limits."""
-    z = float(stats.norm.isf(tail))
-    share = (counts + z * z / 2) / (n + z * z)
-    half = z * np.sqrt(share * (1 - share) / (n + z * z))
-    return share - half, share + half
-
-
-@pytest.mark.parametrize("n", SIZES)
-def test_normal_limits_would_be_found(n: int) -> None:
-    for wrong, exact in zip(wald_limits(n, counts_of(n), 0.025), scipy_limits(n, counts_of(n), 0.025), strict=True):
-        assert not agree(wrong, exact)
 
 
 def test_limits_of_many_counts_are_those_of_each_alone() -> None:

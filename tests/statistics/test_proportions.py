@@ -90,7 +90,7 @@ def test_the_interval_for_the_reporters_covers_every_number_of_true_ones(mechani
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_interval_for_the_population_covers_every_proportion(mechanism: RandomizedResponse) -> None:
-    for n in (1, 2, 5, 20):
+    for n in (1, 2, 5, 12):
         assert least_coverage_of_population(mechanism, n, intervals(mechanism, n, POPULATION)) >= 0.95 - ALLOWED
 
 
@@ -128,12 +128,12 @@ def accepted(mechanism: RandomizedResponse, n: int, ones: int, tail: Fraction) -
     return [j for j, law in enumerate(laws) if sum(law[ones:]) > tail and sum(law[: ones + 1]) > tail]
 
 
-@pytest.mark.parametrize("confidence", [0.13, 0.47, 0.95, 0.999])
+@pytest.mark.parametrize("confidence", [0.13, 0.95, 0.999])
 @pytest.mark.parametrize("mechanism", [coins("1/2", "1/2"), coins("1/2", "9/10"), coins("9/10", "1/3")])
 def test_bisection_finds_the_ends_of_the_set_of_accepted_numbers(
     mechanism: RandomizedResponse, confidence: float
 ) -> None:
-    for n, ones in ((size, count) for size in (1, 2, 6) for count in range(size + 1)):
+    for n, ones in ((size, count) for size in (1, 2, 5) for count in range(size + 1)):
         among = accepted(mechanism, n, ones, Fraction((1 - confidence) / 2))
         mean = of(mechanism, n, ones).mean or 0.0
         nearest = min(max(round(mean), 0), 1)
@@ -286,8 +286,7 @@ def three(counts: Sequence[int]) -> Tally:
     return Tally(sum(counts), tuple(counts))
 
 
-@pytest.mark.parametrize("n", [1, 3, 10])
-@pytest.mark.parametrize("epsilon", ["0.5", "8"])
+@pytest.mark.parametrize(("n", "epsilon"), [(1, "8"), (3, "0.5"), (7, "2")])
 def test_joint_intervals_cover_all_categories_and_single_ones_each(n: int, epsilon: str) -> None:
     asked = task(3, epsilon, size=1)
     assert isinstance(asked.randomizer, SubsetSelection)

@@ -99,6 +99,7 @@ def drawn(groups: Mapping[int, int], share: float) -> list[tuple[float, int, int
     return [(chance, ones, size) for ones, chance in law.items()]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("epsilon", "groups"), [("1", {2: 30}), ("12", {2: 15, 1: 30}), ("24", {6: 12})])
 def test_both_intervals_of_all_rounds_cover(epsilon: str, groups: dict[int, int]) -> None:
     for share in SHARES:

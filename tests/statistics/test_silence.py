@@ -235,7 +235,7 @@ def test_what_leaves_a_device_has_nearly_one_law_for_any_two_values(name: str, m
         refused = laws(name, policy=Policy(max_epsilon=Fraction(0)))
     assert worst is not None, "something happens under one value alone"
     assert 1 < worst <= bound(asked.epsilon)
-    assert all(law == refused[0] for law in refused), "and a refusal is the same, whatever the value is"
+    assert all(law == refused[0] for law in refused), "and a refusal is the same for every value"
 
 
 def skip(connection: sqlite3.Connection, question: Question, value: ParsedValue, rng: ReportRng) -> Outcome:
