@@ -67,7 +67,7 @@ class MemoryDisk(hush_device.Disk):
         return [path[len(directory) + 1 :] for path in self.files]
 
     def lock(self, path: str) -> "Callable[[], None]":  # noqa: ARG002 - there is one program
-        return hush_device._nothing
+        return lambda: None
 
 
 class World:
@@ -82,8 +82,8 @@ class World:
     def started(self) -> hush_device.Device:
         policy = hush_device.Policy()
         policy.spread, policy.sticky = 0, True
-        files = hush_device.Files("/s", self.disk)
-        device = hush_device.Device(files, "d", lambda: 1000 * self.now, policy, "b")
+        self.files = hush_device.Files("/s", self.disk)
+        device = hush_device.Device(self.files, "d", lambda: 1000 * self.now, policy, "b")
         device.receive("hush/v1/tasks/room", TASK)
         device.receive("hush/v1/tasks/kept", STICKY)
         return device
@@ -96,7 +96,7 @@ class World:
         except hush.HushError as refusal:
             if refusal.status != "answered":
                 raise
-        data = self.device._storage.load(hush_device.record_name("kept"))
+        data = self.files.load(hush_device.record_name("kept"))
         if data is not None:
             self.memories.append(hush_device.decode(data).memory)
 
@@ -166,16 +166,16 @@ def complaints(world: World) -> "list[str]":
         found.append("reports of " + str(len(frames)) + " rounds, not of 5")
     counts = [sum([1 for one in world.received if one[1] == round_ and "room" in one[0]]) for round_ in (0, 1, 2)]
     if counts[0] < 3 or counts[1] < 3:  # round 1 was sent without an acknowledgement, too
-        found.append("what was recalled was not sent again")
+        found.append("a recalled report was not repeated")
     if counts[0] > 3 + (1 if world.disk.cut else 0):  # what was under way is sent once more after a power cut
-        found.append("a recall was served twice")
+        found.append("one recall was served twice")
     if any(memory != world.memories[0] for memory in world.memories):
         found.append("a memory was drawn twice")
     spent = sorted([(task, cost) for task, _, cost in world.device.spent()])
     if spent != [("kept", (2, 1)), ("room", (1, 1))]:
         found.append("spent " + str(spent))
-    for name in world.device._storage.names():
-        data = world.device._storage.load(name)
+    for name in world.files.names():
+        data = world.files.load(name)
         if data is not None and hush_device.decode(data).entries:
             found.append("a frame is kept for ever")
     return found

@@ -1,11 +1,10 @@
 """A fuzzer over everything that the C port parses: tasks, recalls, values and the records of its state.
 
-Four seconds in `make test-all`, a minute in CI (`HUSH_FUZZ_SECONDS`). The sanitizers end it at the first read or write
-out of place, and `fuzz_c.c` at a task that was read and is not answered.
+The sanitizers end it at the first read or write out of place, and `fuzz_c.c` at a task that was read and is not
+answered.
 """
 
 import json
-import os
 import subprocess
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from servers import need
 
 pytestmark = pytest.mark.large
 
-SECONDS = int(float(os.environ.get("HUSH_FUZZ_SECONDS", "4")))
+FEW, MANY = 3_000, 1_000_000
+"""Inputs."""
 TARGET = Path(__file__).parent / "fuzz_c.c"
 TASK, RECALL, VALUE, ACCOUNT, ANSWER = (bytes([kind]) for kind in range(5))
 BITS = (
@@ -25,11 +25,11 @@ BITS = (
 )
 
 
-def fuzzer(directory: Path, port: Path = C_PORT) -> Path:
+def fuzzer(directory: Path) -> Path:
     """The target, built by clang with its fuzzer and both sanitizers."""
     program = directory / "fuzz"
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", f"-I{C_PORT}"]
-    sources = [str(port / "hush.c"), str(C_PORT / "hush_device.c"), str(TARGET)]
+    sources = [str(C_PORT / "hush.c"), str(C_PORT / "hush_device.c"), str(TARGET)]
     subprocess.run([need("clang"), *flags, *sources, "-o", str(program)], check=True)
     return program
 
@@ -60,24 +60,14 @@ def seeds(directory: Path, state: Path) -> Path:
     return corpus
 
 
-def fuzz(program: Path, corpus: Path, seconds: int) -> "subprocess.CompletedProcess[str]":
-    options = [f"-max_total_time={seconds}", "-seed=25", "-max_len=4096", "-timeout=20", "-print_final_stats=1"]
+def fuzz(program: Path, corpus: Path, inputs: int) -> "subprocess.CompletedProcess[str]":
+    options = [f"-runs={inputs}", "-seed=25", "-max_len=4096", "-timeout=60"]
     artifacts = f"-artifact_prefix={corpus.parent}/"
     return subprocess.run([str(program), *options, artifacts, str(corpus)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.timeout(300)
-def test_no_input_makes_the_c_port_read_or_write_out_of_place(tmp_path: Path) -> None:
-    run = fuzz(fuzzer(tmp_path), seeds(tmp_path, tmp_path / "state"), SECONDS)
+@pytest.mark.parametrize("inputs", [FEW, pytest.param(MANY, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+def test_no_input_makes_the_c_port_read_or_write_out_of_place(tmp_path: Path, inputs: int) -> None:
+    run = fuzz(fuzzer(tmp_path), seeds(tmp_path, tmp_path / "state"), inputs)
     assert run.returncode == 0, run.stderr[-4000:]
-    (done,) = (line for line in run.stderr.splitlines() if "number_of_executed_units" in line)
-    assert int(done.split()[-1]) > 500
-
-
-def test_a_planted_read_out_of_place_is_found(tmp_path: Path) -> None:
-    source = (C_PORT / "hush.c").read_text(encoding="utf-8")
-    right = "while (from->at < from->end && hush_is_one_of("
-    assert source.count(right) == 1
-    (tmp_path / "hush.c").write_text(source.replace(right, "while (hush_is_one_of("), encoding="utf-8")
-    run = fuzz(fuzzer(tmp_path, tmp_path), seeds(tmp_path, tmp_path / "state"), 60)
-    assert "heap-buffer-overflow" in run.stderr
+    assert f"Done {inputs} runs" in run.stderr

@@ -13,8 +13,6 @@ import pytest
 from port_programs import C_PORT
 from servers import need
 
-pytestmark = pytest.mark.medium
-
 STUBS = Path(__file__).parent / "stubs"
 SOURCES = {"hush.c", "hush_device.c", "hush_flash.c", "hush_esp.c"}
 FLAGS = ["-Wall", "-Wextra", "-Wshadow", "-Werror", f"-I{C_PORT}", f"-I{STUBS}", "-DESP_PLATFORM"]
@@ -47,6 +45,7 @@ def test_every_layout_has_the_version_of_hush() -> None:
     assert f"version={version}" in read("library.properties").splitlines()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("source", sorted(C_PORT.glob("*.c")), ids=lambda path: path.name)
 def test_arduino_can_compile_every_file_of_the_folder(source: Path, tmp_path: Path) -> None:
     """It compiles all of them; what needs an operating system, or has a main program, is empty then."""
@@ -57,21 +56,15 @@ def test_arduino_can_compile_every_file_of_the_folder(source: Path, tmp_path: Pa
     assert ("T" in names) == (source.name in SOURCES)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("compiler", [["gcc", "-std=c11"], [*ARM, "-std=c11"]], ids=["host", "arm"])
 def test_the_example_of_esp_idf_compiles(compiler: list[str], tmp_path: Path) -> None:
     compile_source(compiler, C_PORT / "examples" / "esp-idf" / "main" / "main.c", tmp_path / "main.o")
 
 
+@pytest.mark.large
 def test_the_sketch_for_arduino_compiles(tmp_path: Path) -> None:
     sketch = tmp_path / "HushSensor.cpp"
     text = read("examples/HushSensor/HushSensor.ino")
     sketch.write_text(f"#include <Arduino.h>\n{text}", encoding="utf-8")
     compile_source(["g++", "-std=c++17"], sketch, tmp_path / "sketch.o")
-
-
-def test_an_example_with_a_mistake_is_found(tmp_path: Path) -> None:
-    wrong = tmp_path / "main.c"
-    text = read("examples/esp-idf/main/main.c").replace("&decision, read_sensor()", "read_sensor()")
-    wrong.write_text(text, encoding="utf-8")
-    with pytest.raises(AssertionError, match="too few arguments"):
-        compile_source(["gcc", "-std=c11"], wrong, tmp_path / "main.o")

@@ -19,7 +19,6 @@ def by(mechanism: str) -> Callable[[Task], bool]:
     return lambda task: task.mechanism == mechanism
 
 
-MESSAGE_OF_TASK = "the task has a field that is missing, unknown or illegal; hush task check names it"
 SWITCHES: Mapping[str, Callable[[Task], bool]] = {
     "LAPLACE": by("laplace"),
     "MULTILEVEL": by("multilevel"),
@@ -59,7 +58,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Task, str]]:
     [("LAPLACE", "TABLE", "SUBSET_SELECTION"), ("MULTILEVEL", "COINS", "VECTOR"), ("RANDOMIZED_RESPONSE",)],
     ids="-".join,
 )
-def test_what_is_left_out_is_refused_and_all_else_is_answered_as_before(
+def test_only_what_is_left_out_of_a_build_is_refused(
     switches: Sequence[str], whole: list[tuple[Task, str]], tmp_path: Path
 ) -> None:
     found = built(tmp_path, *switches).ask(orders(VECTORS["answers"]))
@@ -87,6 +86,6 @@ def test_every_status_has_its_own_message(tmp_path: Path) -> None:
     )
     program = compiled(tmp_path, main=main, library=C_PORT / "hush.c", sanitized=False)
     *said, beyond, last = subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert (said[0], said[5], beyond, last) == ("done", MESSAGE_OF_TASK, "unknown status", "unknown status")
+    assert beyond == last
+    assert beyond not in said
     assert len(set(said)) == len(said) == 19
-    assert said[-1].startswith("too many reports wait")

@@ -145,7 +145,7 @@ def test_a_cortex_m_makes_the_reports_of_the_vectors(facts: Mapping[str, int]) -
     assert facts["vectors equal"] == facts["asked of"] > 40
 
 
-def test_a_cortex_m_that_is_reset_while_it_writes_has_the_old_record_or_the_new_one(facts: Mapping[str, int]) -> None:
+def test_a_reset_while_it_writes_leaves_the_old_record_or_the_new_one(facts: Mapping[str, int]) -> None:
     assert facts["resets survived"] == 200
     assert facts["erases of"] > 20
 
@@ -163,7 +163,7 @@ def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return facts_of(built(directory, request.param, "devicetest", "64K"), machine)
 
 
-def test_a_device_that_is_reset_while_it_writes_answers_each_round_once(device: Mapping[str, int]) -> None:
+def test_a_reset_while_it_writes_answers_each_round_once(device: Mapping[str, int]) -> None:
     """The program ends with an error if a payload changes, a round is not sent, or more or less than 2 is spent."""
     assert device["resets device"] == 100
     assert device["sent device"] > ROUNDS, "some reports were sent again"
@@ -194,7 +194,7 @@ def flash_of(program: Path) -> int:
 
 
 @pytest.mark.parametrize("processor", MACHINES)
-def test_an_application_links_no_more_than_is_documented_and_no_heap(processor: str, tmp_path: Path) -> None:
+def test_an_application_links_what_is_documented_and_no_heap(processor: str, tmp_path: Path) -> None:
     program = built(tmp_path, processor, "application")
     assert 10_000 < flash_of(program) <= SLACK * documented()[f"flash, {processor}"]
     assert processor == "cortex-m0plus" or flash_of(program) <= MOST_FLASH

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from port_programs import Port, hexadecimal
 
 from hush_common.errors import TaskError
@@ -54,9 +53,9 @@ def test_the_ranges_of_the_vectors_are_those_of_the_python_client() -> None:
     assert [tuple(edges) for edges in HOSTILE["unprintable"]] == list(UNPRINTABLE)
 
 
-@pytest.mark.parametrize("vector", HOSTILE["tasks"], ids=lambda vector: str(vector["name"]))
-def test_the_python_client_judges_a_hostile_task(vector: dict[str, Any]) -> None:
-    assert python_accepts(payload_of(vector)) == vector["accepted"]
+def test_the_python_client_judges_hostile_tasks_as_the_vectors_say() -> None:
+    for vector in HOSTILE["tasks"]:
+        assert python_accepts(payload_of(vector)) == vector["accepted"], vector["name"]
 
 
 def test_a_port_judges_hostile_tasks_as_the_python_client_does(port: Port) -> None:

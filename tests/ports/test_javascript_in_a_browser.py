@@ -154,7 +154,7 @@ def test_after_a_reload_the_round_is_answered(
     assert len(reports.distinct()) == 1
 
 
-def test_an_answer_without_a_network_is_sent_after_a_reload_with_the_same_bytes(
+def test_an_answer_made_offline_is_sent_after_a_reload_unchanged(
     context: BrowserContext, site: str, broker: Mosquitto, tmp_path: Path
 ) -> None:
     page = opened(context, site, broker)
@@ -215,7 +215,7 @@ def test_two_tabs_at_once_answer_a_round_once(
     assert len(reports.distinct()) == 1
 
 
-def test_a_browser_that_blocks_the_storage_says_so_before_anything_is_asked(
+def test_a_browser_that_blocks_the_storage_is_reported_first(
     context: BrowserContext, site: str, broker: Mosquitto
 ) -> None:
     page = opened(context, site)

@@ -12,8 +12,6 @@ from servers import missing, need
 
 from hush_client.browser import browser_modules
 
-pytestmark = pytest.mark.medium
-
 PACKAGE = PORTS / "js"
 TESTS = Path(__file__).parent / "js"
 MOST_COMPRESSED = 36_000
@@ -78,7 +76,7 @@ export async function use(): Promise<void> {
   void new Device({ url: "ws://broker", storage, maxEpsilon: 4 });
   // @ts-expect-error a value is no bigint
   await device.answer("t", 4n);
-  // @ts-expect-error there is no such status
+  // @ts-expect-error not a status
   throw new HushError("other", "x");
 }
 """
@@ -103,6 +101,7 @@ def test_the_package_has_no_dependency_and_the_version_of_hush() -> None:
     assert f'version = "{document["version"]}"' in version
 
 
+@pytest.mark.large
 def test_the_exports_of_the_package_are_those_of_its_types() -> None:
     """Every name that the types declare is exported, and every exported one is declared."""
     declared = {

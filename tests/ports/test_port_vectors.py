@@ -13,8 +13,6 @@ from hush_common.epsilon import parse_epsilon, weight_of_lie
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
 
-pytestmark = pytest.mark.medium
-
 GOOD = json.loads((Path(__file__).parents[1] / "vectors" / "v1" / "good.json").read_text(encoding="utf-8"))
 HEIGHTS = VECTORS["answers"][0]
 TIMED = next(vector for vector in VECTORS["answers"] if '"closes"' in vector["task"])
@@ -55,11 +53,12 @@ def test_the_vectors_have_every_feature() -> None:
     assert len(VECTORS["answers"]) > 600
 
 
-@pytest.mark.large
+@pytest.mark.medium
 def test_the_python_client_makes_the_reports_of_the_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [reference(case, monkeypatch) for case in vectors()] == [outcome_of(v) for v in VECTORS["answers"]]
 
 
+@pytest.mark.medium
 def test_the_python_client_decides_as_the_vectors_say(monkeypatch: pytest.MonkeyPatch) -> None:
     for case, vector in zip(vectors(), VECTORS["answers"], strict=True):
         answer = answer_of(case, monkeypatch)
@@ -129,14 +128,14 @@ def test_the_python_client_refuses_the_tasks_that_are_not_legal() -> None:
                 decode_task(payload)
 
 
-def test_a_port_refuses_a_task_that_it_does_not_understand_completely(port: Port) -> None:
+def test_a_port_refuses_a_task_that_it_does_not_fully_understand(port: Port) -> None:
     asked = [vector for vector in VECTORS["refused_tasks"] if "needs" not in vector]
     orders = [f"answer 50 0 dev 31 {vector['payload'] or '-'} {'00' * 400}" for vector in asked]
     for vector, outcome in zip(asked, port.ask(orders), strict=True):
         assert port.agrees(outcome, vector["refusal"], among={"malformed", "task"}), vector["name"]
 
 
-def test_a_port_answers_what_others_may_lack_the_features_for(port: Port) -> None:
+def test_a_port_answers_tasks_that_others_may_lack_features_for(port: Port) -> None:
     asked = [vector for vector in VECTORS["refused_tasks"] if "needs" in vector]
     outcomes = port.ask([f"answer 50 {OPENS} dev 31 {vector['payload']} {'05' * 4000}" for vector in asked])
     for vector, outcome in zip(asked, outcomes, strict=True):
@@ -183,10 +182,10 @@ def test_no_value_keeps_a_port_from_answering(port: Port) -> None:
     assert [outcome.split()[4] for outcome in outcomes] == list(values.values())
 
 
-def test_a_port_and_the_python_client_refuse_a_task_under_which_silence_would_tell(port: Port) -> None:
+def test_a_task_under_which_silence_would_tell_is_refused(port: Port) -> None:
     refusing = HEIGHTS | {"task": HEIGHTS["task"].replace('"clamp"', '"refuse"')}
     assert port.ask([order(refusing, value=value) for value in ("120", "300", "x")]) == ["task"] * 3
-    with pytest.raises(TaskError, match="'refuse' is not 'clamp'"):
+    with pytest.raises(TaskError, match="clamp"):
         decode_task(refusing["task"].encode())
 
 
@@ -195,7 +194,6 @@ def test_a_port_does_not_wait_for_ever_for_a_source_that_is_stuck(port: Port) ->
     assert port.ask([order(SURVEY | {"random": "ff" * 100_000}, value="yes")]) == ["random"]
 
 
-@pytest.mark.large
 @pytest.mark.parametrize("vector", GOOD["frames"], ids=lambda vector: str(vector["name"]))
 def test_a_port_writes_a_frame_byte_for_byte(port: Port, vector: dict[str, Any]) -> None:
     width, size = len(vector["reports"][0]["body"]), len(vector["payload"]) // 2

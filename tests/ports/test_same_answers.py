@@ -20,8 +20,6 @@ from hush_client.privacy.decide import DecisionTime, SpendingHistory, decide
 from hush_common.epsilon import decimal_text
 from hush_common.task import make_task
 
-pytestmark = pytest.mark.medium
-
 SEED = 2026
 CASES = 1500
 PARTS = 8
@@ -91,7 +89,7 @@ _VERDICTS: dict[object, str] = {
 }
 
 
-def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_the_python_client(
+def test_a_port_gives_the_verdict_and_the_bytes_of_the_python_client(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected, orders = [], []
@@ -110,114 +108,47 @@ def test_of_twenty_random_tasks_every_port_gives_the_verdict_and_the_bytes_of_th
 
 SLIPS = {
     "the weight of a lie is not rounded up": ("    big_add_small(weight, 1);\n", ""),
-    "a truth weighs half": ("TRUTH_BITS = 128", "TRUTH_BITS = 127"),
     "the limit itself is accepted": ("if (big_bits(&last) <= 8 * size) {", "if (big_bits(&last) <= 8 * size + 1) {"),
-    "a coin lands one too often": (
-        "if (big_compare(&draw, numerator) >= 0) {",
-        "if (big_compare(&draw, numerator) > 0) {",
-    ),
     "zero has two signs": ("if (*negative && !out->used) {", "if (false) {"),
-    "the sign is not drawn": ("*negative = out->limb[0] & 1;", "*negative = false;"),
-    "the window is narrower": ("big_multiply_add(&rest, 40, 0);", "big_multiply_add(&rest, 39, 0);"),
     "the window is rounded down": (" + (rest.used != 0);", ";"),
     "ties go up": ("(half == 0 && (*index & 1))", "half == 0"),
-    "a value is rounded up too often": (
-        "(big_low(&quotient) < position % steps)",
-        "(big_low(&quotient) <= position % steps)",
-    ),
     "a lie may be the truth": ("other + (other >= level)", "other + (other > level)"),
-    "a missing value is the lower end": ("(uint32_t)big_low(&draw) : index[part];", "0 : index[part];"),
     "a missing value never lies at the upper end": ("(uint64_t)most_index(task) + 1", "(uint64_t)most_index(task)"),
-    "a bound is cut, not rounded": ("out->mantissa += half > 0 || (half == 0 && (out->mantissa & 1));", "(void)half;"),
     "an output of a table has a draw too few": (
         "one->output += wide_compare(&one->sum, &one->draw) <= 0;",
         "one->output += wide_compare(&one->sum, &one->draw) < 0;",
     ),
-    "a value of a table is rounded up too often": (
-        "(big_low(&rounding) < position % HUSH_STEPS)",
-        "(big_low(&rounding) <= position % HUSH_STEPS)",
-    ),
     "a set has the truth too often": ("big_compare(&draw, &with_truth) < 0;", "big_compare(&draw, &with_truth) <= 0;"),
-    "a set is not a complement": ("2 * size > n;", "2 * size > n + 1;"),
-    "an element of a set is drawn twice": ("set_has(out, digit) ? last : digit", "digit"),
-    "a set by coins reads a word more": ("3 * tried / 2 + 2;", "3 * tried / 2 + 3;"),
     "every coordinate has the same draw": ("            levels = others;\n", ""),
-    "a vector costs more than it says": ("task->mechanism == HUSH_VECTOR ? task->sampled : 1, &epsilon", "1, &epsilon"),
-    "coins are not in lowest terms": ("    big_reduce(&common, &lie);\n", ""),
-    "a body names the wrong offer": ("*body++ = task->offer;", "*body++ = task->offer + 1;"),
-    "the smallest offer is taken": (
-        "    for (uint32_t place = task->offers ? task->offers : 1; place-- > 0;) {",
-        "    for (uint32_t place = 1; place-- > 0;) {",
-    ),
-    "the last round never ends": ("(uint32_t)past : task->rounds - 1;", "(uint32_t)past : 0;"),
-    "another label is no value": ("    *index = *moved ? other : one.place;", "    *index = one.place;"),
 }
 """Planted in hush.c, each must be seen by the comparison above."""
 
 MICROPYTHON_SLIPS = {
     "the weight of a lie is not rounded up": ("    return below + 1\n", "    return below\n"),
     "the limit itself is accepted": ("            if draw < limit:\n", "            if draw <= limit:\n"),
-    "a coin lands one too often": (">= numerator:\n            return k", "> numerator:\n            return k"),
     "zero has two signs": ("if not (negative and magnitude == 0):", "if magnitude >= 0:"),
-    "the sign is turned": ("return -magnitude if negative", "return magnitude if negative"),
     "the window is rounded down": ("window = -(-40 * t // s)", "window = 40 * t // s"),
-    "a value is rounded up too often": (
-        "_lied(lie, level + (1 if rounding < rest",
-        "_lied(lie, level + (1 if rounding <= rest",
-    ),
     "a lie may be the truth": ("other + 1 if other >= level", "other + 1 if other > level"),
     "a missing value never lies at the upper end": ("else STEPS + 1\n\n\ndef perturb", "else STEPS\n\n\ndef perturb"),
-    "a table rounds up too often": ("    level += 1 if rounding < rest", "    level += 1 if rounding <= rest"),
     "a table takes the output before": ("if row == level and draw >= 0", "if row == level and draw > 0"),
     "a set lacks the index": (
         "bits, bit = _subset(count - 1, size - 1, rng), 1",
         "bits, bit = _subset(count - 1, size - 1, rng), 0",
     ),
-    "a set is moved": ("(above << 1 | bit) << index", "(above | bit) << index"),
-    "a large set is not complemented": ("if 2 * size > n:", "if 2 * size > n + 1:"),
-    "a word beyond the limit is taken": ("word < limit and ", ""),
-    "the cost of a plan is another": ("cost = 220 * tried", "cost = 20 * tried"),
-    "coordinates are not sorted": ("for place in sorted(_floyd(", "for place in (_floyd("),
-    "a coordinate costs all": ("denominator * task.sampled)", "denominator)"),
-    "the coins lie too often": ("return (ones, ones + truth", "return (ones + 1, ones + truth"),
-    "the smallest offer is taken": ("return allowed[-1]", "return allowed[0]"),
-    "a round costs all": (
-        "return _reduced(numerator, denominator * draws(task))",
-        "return _reduced(numerator, denominator)",
-    ),
-    "the round is one too many": (
-        "(now - task.opens) // task.round_every,",
-        "(now - task.opens) // task.round_every + 1,",
-    ),
-    "a memory never rounds up": ("1 if memory.threshold < rest", "1 if memory.threshold < 0"),
 }
 
 JS_SLIPS = {
     "numbers.js: the weight of a lie is not rounded up": ("(TRUTH * ONE) / low + 1n)", "(TRUTH * ONE) / low)"),
-    "numbers.js: a truth weighs half": ("TRUTH = 1n << 128n", "TRUTH = 1n << 127n"),
     "numbers.js: the limit itself is accepted": ("if (draw < limit)", "if (draw <= limit)"),
-    "numbers.js: draws are taken from the wrong end": ("bigOf(random(size))", "bigOf(random(size).reverse())"),
-    "mechanisms.js: a coin lands one too often": ("random) < p) k++", "random) <= p) k++"),
     "mechanisms.js: zero has two signs": ("if (!(isNegative && magnitude === 0n))", "if (true)"),
-    "mechanisms.js: the sign is not drawn": ("draw % 2n === 1n;", "draw % 2n === 2n;"),
     "mechanisms.js: the window is rounded down": ("(40n * t + s - 1n) / s", "(40n * t) / s"),
-    "mechanisms.js: a value is rounded up too often": ("(rounding < (index", "(rounding <= (index"),
     "mechanisms.js: a lie may be the truth": ("(other >= level ? 1n", "(other > level ? 1n"),
     "mechanisms.js: a missing value never lies at the upper end": ("[STEPS + 1n] : kind", "[STEPS] : kind"),
-    "mechanisms.js: a missing bit has three values": ('kind === "bit" ? [2n]', 'kind === "bit" ? [3n]'),
-    "mechanisms.js: an output of a table weighs one more": ("while (left >= row", "while (left > row"),
-    "mechanisms.js: a subset lacks the order of its draws": (
-        "for (let last = n - size; last < n; last++)",
-        "for (let last = n - size; last < n - 1; last++)",
-    ),
-    "mechanisms.js: coins have the wrong total": ("leastCommonMultiple(low[1], truth[1])", "low[1] * truth[1] * 2n"),
-    "mechanisms.js: a label moves the wrong others": ("((above << 1n) | truth)", "((above << 1n) | 1n)"),
     "mechanisms.js: a coordinate gets the level of another": (
         "part.reported(index[c], one)",
         "part.reported(index[0], one)",
     ),
     "answer.js: ties go up": ("(twice % span ? 0n : up % 2n)", "0n"),
-    "answer.js: an offer is not in the body": ("[BigInt(offer), ...body]", "[0n, ...body]"),
 }
 """Planted in a module of the JavaScript package."""
 
