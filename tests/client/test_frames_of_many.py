@@ -75,7 +75,7 @@ async def test_those_who_have_answered_or_may_not_do_not_keep_the_others_from_it
 async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(TypeError, match="device 'b': the value is of type str") as caught:
+        with pytest.raises(TypeError, match=r"'b': .*str") as caught:
             await gateway.report_many("heights", {"a": 140.0, "b": "140", "c": 160.0})
         assert "140" not in str(caught.value)
         assert await gateway.flush()
@@ -102,9 +102,10 @@ async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(
 
 async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp_path: Path) -> None:
     broker = ScriptedBroker()
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.task("heights")  # and the task is stored
     broker.refusals.extend(["no"] * 99)
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
-        gateway._opened().tasks.receive("hush/v1/tasks/heights", broker.retained["hush/v1/tasks/heights"])
         refused = await gateway.report_many("heights", MANY, timeout=0)
         queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
     assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}

@@ -15,8 +15,7 @@ from scripted_broker import ScriptedBroker
 
 from hush_client import Client, Gateway, Policy, Reason
 from hush_client.state import ledger, outbox
-from hush_client.state.database import DeviceState
-from hush_common.errors import BrokerError, OptionError, StateError, TaskError
+from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
 
@@ -118,33 +117,6 @@ async def test_a_value_of_the_wrong_type_is_a_mistake_before_anything_happens(tm
         assert rng.draws == 0
         assert (await gateway.report("d", "heights", 172.5)).spent == 1
     assert len(broker.attempts) == 1
-
-
-async def fill(gateway: Gateway) -> int:
-    """Report until the disk is full; how many reports fitted."""
-    for sent in range(100):
-        try:
-            await gateway.report(f"d{sent}", "heights", 172.0)
-        except StateError as error:
-            assert "the disk is full" in str(error)  # noqa: PT017 - which of a hundred reports fails is not known
-            return sent
-    pytest.fail("the disk never filled")
-
-
-async def test_a_full_disk_spends_and_sends_nothing_and_spares_what_is_stored(tmp_path: Path) -> None:
-    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(purpose="x" * 500)})
-    async with open_gateway(broker, tmp_path) as gateway:
-        await gateway.task("heights")
-        state = gateway._opened().state
-        await state.run(lambda c: c.execute(f"PRAGMA max_page_count = {c.execute('PRAGMA page_count').fetchone()[0]}"))
-        sent = await fill(gateway)
-        assert len(broker.arrived) == sent
-        await state.run(lambda c: c.execute("PRAGMA max_page_count = 100000"))
-        assert (await gateway.report(f"d{sent}", "heights", 172.0)).status == "sent"
-    state = await DeviceState.open(tmp_path)
-    accounts = await state.run(ledger.accounts)
-    await state.close()
-    assert len(accounts) == len(set(broker.arrived)) == sent + 1
 
 
 @pytest.mark.parametrize("stage", ["charge", "put"])

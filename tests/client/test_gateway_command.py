@@ -23,8 +23,6 @@ from servers import Mosquitto
 from stored import counted_ids
 from waiting import wait_until
 
-from hush_client.commands.gateway import _words
-from hush_client.sensor_messages import WORDS
 from hush_client.state.database import FILE_NAME
 
 EVERY_S = 8
@@ -340,18 +338,3 @@ def test_a_sensor_that_was_silent_for_long_takes_no_part_after_a_start(house: Ho
 def test_a_mistake_is_one_line(options: list[str], message: str, tmp_path: Path) -> None:
     shown = run(["gateway", *options, "--state", str(tmp_path / "s")], directory=tmp_path)
     assert (shown.code, shown.err.strip()) == (2, f"hush: {message}")
-
-
-@pytest.mark.parametrize(
-    ("yes", "no", "words"),
-    [
-        ("", "", WORDS),
-        ("false", "", {"false": True, "true": False}),
-        ("", "ON", {"on": False, "off": True}),
-        ("", "0", {"1": True, "0": False}),
-        ("Offen", "", {"offen": True, "off": False}),
-        ("Offen", "zu", {"offen": True, "zu": False}),
-    ],
-)
-def test_of_one_word_alone_the_other_is_its_opposite(yes: str, no: str, words: dict[str, bool]) -> None:
-    assert _words(yes, no) == words

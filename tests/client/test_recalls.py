@@ -339,10 +339,7 @@ def test_a_restart_sends_only_what_is_left_of_a_recall(
     assert kept(tmp_path, "SELECT * FROM planned") == []
 
 
-def test_what_was_acknowledged_a_moment_before_the_recall_is_part_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_client.sending.sender._LINGER", 30.0)  # it is still on its way to the disk
+def test_a_recall_covers_reports_acknowledged_a_moment_before(tmp_path: Path) -> None:
     broker, clock = ScriptedBroker(), Wall()
 
     async def run() -> None:

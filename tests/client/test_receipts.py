@@ -86,19 +86,15 @@ async def test_a_forbidden_report_is_kept_and_sent_once_it_is_allowed(ruled: Mos
 
 
 @pytest.mark.medium
-async def test_a_report_waits_until_somebody_subscribes(
-    mosquitto: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_client.sending.schedule._FIRST_PAUSE", 0.2)
+async def test_a_report_waits_until_somebody_subscribes(mosquitto: Mosquitto, tmp_path: Path) -> None:
     shell("mosquitto_pub", mosquitto.port, "-q", "1", "-r", "-t", task_topic("heights"), "-m", HEIGHTS.decode())
     async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
         receipt = await client.report("heights", 172.0, timeout=60)
         assert (receipt.status, receipt.reason) == ("undelivered", Undelivered.NO_SUBSCRIBER)
         assert not await client.flush(timeout=60)
-        await asyncio.to_thread(subscribe, mosquitto)
-        async with asyncio.timeout(60):
-            while not await client.flush():  # noqa: ASYNC110 - it has no event
-                await asyncio.sleep(0.05)
+    await asyncio.to_thread(subscribe, mosquitto)
+    async with Client(mosquitto.url, device="d", state=tmp_path, spread=0) as client:
+        assert await client.flush(timeout=60)
     read = shell(
         "mosquitto_sub", mosquitto.port, "-i", "aggregator", "-c", "-q", "1", "-t", ALL_REPORTS, "-C", "1", "-F", "%l"
     )
