@@ -19,7 +19,7 @@ from servers import Mosquitto, free_port, need
 
 from hush_common.task import make_task
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "device.md").read_text(encoding="utf-8")
 HOST, PASSWORD = "127.0.0.1", "hunter2"

@@ -19,7 +19,7 @@ from serving import estimate, serving
 from hush_client import Client
 from hush_common.wire import Frame, decode
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 ROOT = Path(__file__).parents[2]
 HEIGHTS = """
