@@ -36,8 +36,9 @@ def worst(cells: Iterable[Cell]) -> float:
 
 SMALL = ("laplace 1",)
 MEDIUM = (
-    "laplace 8", "offers laplace 0.5 or 4, one of the first", "levels 0.5", "coins 0.9 0.02", "enrolled laplace 8", "offers laplace 0.5 or 2, half of each", "bits 1", "enrolled bits 4", "levels 2",
-    "watched bits 4", "categories 5 4", "joint categories 5 4",
+    "laplace 8", "enrolled laplace 8", "offers laplace 0.5 or 4, one of the first",
+    "offers laplace 0.5 or 2, half of each", "bits 1", "enrolled bits 4", "watched bits 4", "coins 0.9 0.02",
+    "levels 0.5", "levels 2", "categories 5 4", "joint categories 5 4",
 )  # fmt: skip
 LARGE = (
     "levels 8", "enrolled levels 2", "watched laplace 1", "watched levels 4", "offers levels 0.5 or 2, half of each",
