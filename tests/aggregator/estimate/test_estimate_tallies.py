@@ -1,5 +1,6 @@
 """Estimates of many tallies at once are those of each tally alone."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
 from hush_aggregator.tally import Tally
+from hush_common.task import make_task
 from hush_simulations.engines.bulk.engine import draw_population
 
 CLOSE = 1e-9
@@ -91,3 +93,29 @@ def test_the_limits_of_a_coin_are_exact_fractions_of_its_shares(n: int, k: int) 
         exact = [low - step, high + step]
         assert made.intervals[target] == pytest.approx(exact, rel=1e-12)
         assert lower < exact[0] < exact[1] < upper
+
+
+def noise(confidence: float, counts: Mapping[float, int]) -> float:
+    """How large a sum of Laplace noise is at most, so surely: by inverting its characteristic function (Gil-Pelaez)."""
+    from scipy.integrate import quad  # noqa: PLC0415 - of this test alone
+    from scipy.optimize import brentq  # noqa: PLC0415 - as above
+
+    def transform(t: float) -> float:
+        return float(np.prod([(1 + (t / epsilon) ** 2) ** -float(count) for epsilon, count in counts.items()]))
+
+    def inside(x: float) -> float:
+        turns = [k * np.pi / x for k in range(1, int(3 * x / np.pi) + 1)]
+        return 2 / np.pi * float(quad(lambda t: np.sin(t * x) / t * transform(t), 0, 3, points=turns, limit=500)[0])
+
+    return float(brentq(lambda x: inside(x) - confidence, 1, 200, xtol=1e-11))
+
+
+def test_one_device_of_great_noise_among_many_leaves_an_exact_interval() -> None:
+    number = {"kind": "number", "lower": 0.0, "upper": 1000.0}
+    task = make_task({"id": "mixed", "epsilon": "4", "offers": ["0.1", "4"], "domain": number})
+    n = 1001
+    bodies = np.array([(0, 1 << 19)] + [(1, 1 << 19)] * (n - 1), dtype=np.int64)
+    made = estimate(task, fold(task.randomizer, bodies), 0.95)
+    half = 1000 * noise(0.95, {0.1: 1, 4.0: n - 1}) / n + 1000 / 2**21
+    assert made.single.methods["reporters"] == "laplace-mixed-exact"
+    assert made.intervals["reporters"] == pytest.approx([500 - half, 500 + half], rel=1e-7)

@@ -2,9 +2,7 @@
 
 import csv
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,14 +10,12 @@ import numpy as np
 import pytest
 from commands import run
 
-from hush import HushError
 from hush_aggregator import ResultReader, SqliteReader, SqliteStore
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import combine
 from hush_aggregator.store import Accepted
-from hush_aggregator.store import reading as reading_module
-from hush_common.errors import StoreError, TaskError
+from hush_common.errors import TaskError
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 
@@ -46,9 +42,7 @@ def accepted(start: int, *bodies: int, round_: int = 0) -> Accepted:
     return Accepted(HEIGHTS, round_, ids, np.array(bodies, dtype=np.int64)[:, None])
 
 
-async def test_a_process_that_only_reads_gives_the_result_of_what_another_has_counted(
-    store: SqliteStore, path: Path
-) -> None:
+async def test_a_reader_gives_the_result_of_what_another_has_counted(store: SqliteStore, path: Path) -> None:
     with SqliteReader(path) as reader:
         results = ResultReader(reader, confidence=0.9, clock=lambda: NOON)
         assert (await results.result("heights")).n == 0
@@ -82,111 +76,51 @@ async def test_all_rounds_together_are_one_estimate_where_two_have_reports(store
     assert pooled.mean == pytest.approx((2 * (first.mean or 0) + (last.mean or 0)) / 3)
 
 
-def test_the_command_prints_all_rounds_together_as_json_and_as_a_table(store: SqliteStore, path: Path) -> None:
-    store.add_task(HEIGHTS)
+@pytest.mark.parametrize("rounds", ["--all-rounds", "--round=all"])
+def test_the_command_prints_all_rounds_with_the_digits_of_json(store: SqliteStore, path: Path, rounds: str) -> None:
     store.commit([accepted(0, 1 << 19, 1 << 18), accepted(10, 1 << 20, round_=1)], {})
-    asked = ["results", "heights", "--store", str(path), "--all-rounds"]
-    (document,) = json.loads(run([*asked, "--json"], path.parent).out)["results"]
+    asked = ["results", "heights", "--store", str(path), rounds]
+    documents = json.loads(run([*asked, "--json"], path.parent).out)["results"]
+    rows = list(csv.DictReader(run([*asked, "--csv"], path.parent).out.splitlines()))
+    if rounds == "--round=all":
+        assert [document["round"] for document in documents] == [0, 1]
+        assert {row["round"] for row in rows} == {"0", "1"}
+        return
+    (document,) = documents
     pooled = combine(HEIGHTS, [store.tally(HEIGHTS.digest, number) for number in (0, 1)], 0.95)
     assert pooled is not None
     assert (document["rounds"], document["n"], document["mean"]) == (2, 3, pooled.mean)
     assert "round" not in document
-    assert "all" in run(asked, path.parent).out.split()
-    assert "--all-rounds" in run([*asked, "--round", "1"], path.parent).err
-
-
-def test_all_rounds_together_as_csv_have_the_digits_of_json(store: SqliteStore, path: Path) -> None:
-    store.commit([accepted(0, 1 << 19, 1 << 18), accepted(10, 1 << 20, round_=1)], {})
-    asked = ["results", "heights", "--store", str(path), "--all-rounds"]
-    (document,) = json.loads(run([*asked, "--json"], path.parent).out)["results"]
-    rows = list(csv.DictReader(run([*asked, "--csv"], path.parent).out.splitlines()))
     assert [row["target"] for row in rows] == ["reporters", "population"]
     for row in rows:
         assert (row["task"], row["round"], row["n"]) == ("heights", "all", "3")
         assert float(row["value"]) == document["mean"]
         assert [float(row["low"]), float(row["high"])] == document["intervals"][row["target"]]
-    each = csv.DictReader(run([*asked[:-1], "--round", "all", "--csv"], path.parent).out.splitlines())
-    assert {row["round"] for row in each} == {"0", "1"}
+    assert "--all-rounds" in run([*asked, "--round", "1"], path.parent).err
 
 
 async def test_a_task_that_comes_later_is_found_and_what_is_not_there_is_named(store: SqliteStore) -> None:
     results = ResultReader(store)
     weights = make_task({"id": "weights", "epsilon": "1", "domain": NUMBER})
-    with pytest.raises(TaskError, match="no task 'weights' is known"):
+    with pytest.raises(TaskError, match="weights"):
         await results.result("weights")
     store.add_task(weights)
     assert (await results.result("weights")).task == weights
-    with pytest.raises(TaskError, match="2 is not one of the 2 rounds of 'heights'"):
+    with pytest.raises(TaskError, match=r"2 .*heights"):
         await results.result("heights", 2)
 
 
-def test_a_reader_can_write_nothing(store: SqliteStore, path: Path) -> None:
-    with SqliteReader(path) as reader, pytest.raises(sqlite3.OperationalError, match="readonly"):
-        reader._connection.execute("DELETE FROM task")
-    assert store.tasks() == [HEIGHTS.payload]
-
-
-def test_a_reader_leaves_the_writer_its_lock_and_its_file(store: SqliteStore, path: Path) -> None:
-    with SqliteReader(path):
-        store.commit([accepted(0, 1)], {})
-    assert store.tally(HEIGHTS.digest, 0).n == 1
-    with pytest.raises(HushError, match="another aggregator uses this store"):
-        SqliteStore(path)
-
-
-@pytest.mark.parametrize(
-    ("prepared", "words"),
-    [
-        (None, "there is no such file"),
-        ("CREATE TABLE other (x)", "another program"),
-        (
-            "PRAGMA application_id = 0x68757368; PRAGMA user_version = 7",
-            "that was never released .schema 7., and this one reads 10; name another file",
-        ),
-        ("PRAGMA application_id = 0x68757368; PRAGMA user_version = 99", "written by a later hush .schema 99."),
-    ],
-)
-def test_a_file_that_cannot_be_read_says_why_and_is_left_as_it_is(path: Path, prepared: str | None, words: str) -> None:
-    if prepared is not None:
-        with closing(sqlite3.connect(path)) as connection:
-            connection.executescript(prepared)
-    before = path.read_bytes() if path.exists() else None
-    with pytest.raises(StoreError, match=words):
-        SqliteReader(path)
-    assert (path.read_bytes() if path.exists() else None) == before
-
-
-def test_the_counted_reports_of_a_round_fold_to_its_tally(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_module, "_PORTION", 4)
-    for start, count in ((0, 3), (3, 5), (8, 4)):
-        store.commit([accepted(start, *range(start, start + count)), accepted(0, -1, round_=1)], {})
-    reports = list(store.reports(HEIGHTS.digest, 0))
-    assert [int.from_bytes(report.id, "big") for report in reports] == list(range(12))
-    assert [(report.digest, report.round, report.body) for report in reports] == [
-        (HEIGHTS.report_digest, 0, (body,)) for body in range(12)
-    ]
+def test_the_counted_reports_of_a_round_fold_to_its_tally(store: SqliteStore) -> None:
+    """More than are read at a time, and some that are committed meanwhile."""
+    store.commit([accepted(0, *range(6000)), accepted(0, -1, round_=1)], {})
+    reading = store.reports(HEIGHTS.digest, 0)
+    first = next(reading)
+    store.commit([accepted(6000, *range(6000, 9000))], {})
+    reports = [first, *reading]
+    assert [int.from_bytes(report.id, "big") for report in reports] == list(range(9000))
+    assert {(report.digest, report.round) for report in reports} == {(HEIGHTS.report_digest, 0)}
     bodies = np.array([report.body for report in reports], dtype=np.int64)
+    assert bodies[:, 0].tolist() == list(range(9000))
     assert fold(HEIGHTS.randomizer, bodies) == store.tally(HEIGHTS.digest, 0)
     assert [report.body for report in store.reports(HEIGHTS.digest, 1)] == [(-1,)]
     assert list(store.reports(bytes(32), 0)) == []
-
-
-def test_reports_that_are_committed_while_others_are_read_stop_nobody(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reading_module, "_PORTION", 2)
-    store.commit([accepted(0, 1, 2, 3)], {})
-    found = store.reports(HEIGHTS.digest, 0)
-    first = next(found)
-    store.commit([accepted(9, 4)], {})
-    assert [report.body for report in (first, *found)] == [(1,), (2,), (3,), (4,)]
-
-
-@pytest.mark.parametrize("column", ["series", "ids", "bodies"])
-def test_a_report_that_is_none_is_damage(store: SqliteStore, path: Path, column: str) -> None:
-    store.commit([accepted(0, 1)], {})
-    with closing(sqlite3.connect(path)) as writer:
-        writer.execute(f"UPDATE chunk SET {column} = x''")  # noqa: S608 - our names
-        writer.commit()
-    with pytest.raises(StoreError, match="a part of the reports is not what was written; the file is damaged"):
-        list(store.reports(HEIGHTS.digest, 0))

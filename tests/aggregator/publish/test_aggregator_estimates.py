@@ -9,26 +9,21 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import numpy as np
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 from planting import Plants
-from scipy.integrate import quad
-from scipy.optimize import brentq
 from servers import Mosquitto
+from waiting import PATIENCE_S, wait_until
 
 from hush import Task
 from hush_common.task import make_task
 from hush_common.wire import Report, encode_frame
 
-FRESH_S = 60.0
-"""Seconds within which an estimate comes, on a machine with other work too; planted ones take longer than the test."""
 SLOW = "takes longer than"  # as any estimate may on a machine with other work
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1000.0}
 MIDDLE = 1 << 19
@@ -88,7 +83,7 @@ class Reader:
         while self._came.get(timeout=max(0.0, deadline - time.monotonic())) != what:
             pass
 
-    def fresh(self, task: Task, within_s: float = FRESH_S) -> dict[str, Any]:
+    def fresh(self, task: Task, within_s: float = PATIENCE_S) -> dict[str, Any]:
         """The estimate of all that was sent; it must come in time."""
         began = time.monotonic()
         try:
@@ -143,9 +138,7 @@ def ones(count: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.large
-def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
-    mosquitto: Mosquitto, tmp_path: Path
-) -> None:
+def test_what_fails_is_named_and_delays_no_other_task(mosquitto: Mosquitto, tmp_path: Path) -> None:
     kinds = ("dies", "has-no-interval", "is-no-number", "raises")
     bad = {kind: number(kind) for kind in kinds}
     healthy = number("healthy")
@@ -170,9 +163,6 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
         assert {"reporters", "anytime"} <= sound["intervals"].keys() == sound["methods"].keys()
         assert "population" not in sound["intervals"]
         assert sound["mean"] == pytest.approx(500, abs=0.01)
-        for kind in ("dies", "is-no-number", "raises"):
-            attempts = plants.attempts()[kind]
-            assert all(later >= 2 * earlier for earlier, later in pairwise(attempts)), attempts
         assert {kind: len(lines) for kind, lines in told.items()} == dict.fromkeys(kinds, 1)
         text = log.read_text(encoding="utf-8")
         assert str(MIDDLE + 1) not in text  # no sum of reports, though the planted error has it in its message
@@ -181,16 +171,14 @@ def test_what_fails_is_named_and_tried_again_when_its_reports_have_doubled(
         with serving(mosquitto, reader, tmp_path, tasks, plants.environment()):
             reader.send(healthy, ones(1))
             reader.fresh(healthy)
-            deadline = time.monotonic() + 60
-            while any(plants.attempts()[kind] == before[kind] for kind in kinds) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: all(plants.attempts()[kind] != before[kind] for kind in kinds))
         after = plants.attempts()
         for kind in ("dies", "is-no-number", "raises"):
             assert len(after[kind]) == len(before[kind]) + 1
 
 
 @pytest.mark.large
-def test_an_estimate_that_takes_a_minute_keeps_no_other_from_being_fresh(mosquitto: Mosquitto, tmp_path: Path) -> None:
+def test_an_estimate_that_takes_minutes_delays_no_other_task(mosquitto: Mosquitto, tmp_path: Path) -> None:
     kinds = {"clings": "clings 600", "spins": "spins 600", "takes-seconds": "sleeps 3"}
     *minutes, second = [number(name) for name in kinds]
     healthy = number("healthy")
@@ -208,36 +196,6 @@ def test_an_estimate_that_takes_a_minute_keeps_no_other_from_being_fresh(mosquit
             reader.send(healthy, ones(500))
             reader.fresh(healthy)
         assert len(troubles(log)) == sum(map(len, troubles(log).values())) >= 2
-
-
-@pytest.mark.large
-def test_one_device_of_great_noise_among_a_thousand_leaves_the_exact_interval(
-    mosquitto: Mosquitto, tmp_path: Path
-) -> None:
-    task = number("mixed", epsilon="4", offers=["0.1", "4"])
-    with reading(mosquitto) as reader:
-        for bodies in ([(0, MIDDLE)] + [(1, MIDDLE)] * 1000, [(1, MIDDLE)]):
-            with serving(mosquitto, reader, tmp_path, [task], None):
-                reader.send(task, bodies)
-                found = reader.fresh(task, 60)
-            half = 1000 * noise(0.95, {0.1: 1, 4.0: found["n"] - 1}) / found["n"]
-            half += 1000 / 2**21  # by so much a value may have moved to the grid
-            assert "failures" not in found
-            assert found["methods"]["reporters"] == "laplace-mixed-exact"
-            assert found["intervals"]["reporters"] == pytest.approx([500 - half, 500 + half], rel=1e-7)
-
-
-def noise(confidence: float, counts: Mapping[float, int]) -> float:
-    """How large a sum of Laplace noise is at most, so surely: by inverting its characteristic function (Gil-Pelaez)."""
-
-    def transform(t: float) -> float:
-        return float(np.prod([(1 + (t / epsilon) ** 2) ** -float(count) for epsilon, count in counts.items()]))
-
-    def inside(x: float) -> float:
-        turns = [k * np.pi / x for k in range(1, int(3 * x / np.pi) + 1)]
-        return 2 / np.pi * float(quad(lambda t: np.sin(t * x) / t * transform(t), 0, 3, points=turns, limit=500)[0])
-
-    return float(brentq(lambda x: inside(x) - confidence, 1, 200, xtol=1e-11))
 
 
 @pytest.mark.soak
@@ -273,4 +231,4 @@ def test_intake_is_at_least_half_as_fast_while_estimates_are_in_trouble(
     rate = 20_000 / min(seconds[False])
     print(f"{kind}: {rate:.0f}/s without, {ratio:.2f} of it with, stale {max(stale):.1f} s")  # noqa: T201 - for -s
     assert ratio >= 0.5
-    assert max(stale) < FRESH_S
+    assert max(stale) < PATIENCE_S
