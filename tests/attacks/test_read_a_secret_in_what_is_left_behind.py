@@ -29,10 +29,8 @@ def guarded(tmp_path: Path) -> Iterator[Mosquitto]:
     passwords.touch()
     subprocess.run([need("mosquitto_passwd"), "-b", str(passwords), "alice", SECRET], check=True)
     passwords.chmod(0o644)
-    server = Mosquitto(directory, access=f"allow_anonymous false\npassword_file {passwords}")
-    server.start()
-    yield server
-    server.stop()
+    with Mosquitto(directory, access=f"allow_anonymous false\npassword_file {passwords}").running() as server:
+        yield server
 
 
 def environment(tmp_path: Path, planted: str = "") -> dict[str, str]:
@@ -61,6 +59,7 @@ def hush(
     return Shown(done.returncode, done.stdout, done.stderr, "")
 
 
+@pytest.mark.medium
 def test_what_a_process_logs_is_found(tmp_path: Path) -> None:
     planted = 'import os\nlogging.debug("%s %s", os.environ.get("HUSH_BROKER"), sys.orig_argv)\n'
     address = f"mqtt://alice:{SECRET}@{CLOSED}"
