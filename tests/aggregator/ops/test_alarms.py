@@ -68,7 +68,6 @@ def test_alarms_and_dashboard_ask_for_every_metric_and_no_other(exposed: str) ->
     rules = RULES.read_text(encoding="utf-8")
     asked = names("".join(re.findall(r"expr:(.*?)(?=for:|labels:)", rules, re.DOTALL))) | names(" ".join(expressions()))
     assert asked == there
-    assert len(there) == 28
 
 
 def test_labels_that_are_asked_for_are_there(exposed: str) -> None:
@@ -92,47 +91,11 @@ def test_prometheus_takes_metrics_rules_and_dashboard(exposed: str, tmp_path: Pa
     promtool("check", "rules", str(tmp_path / "asked.yml"))
 
 
-def play(rules: str, directory: Path) -> None:
-    """Run the tests of the alarms against rules, without their annotations: these are texts."""
-    (directory / "rules.yml").write_text(re.sub(r" {8}annotations:\n(?: {10}.*\n)+", "", rules), encoding="utf-8")
-    tests = directory / "tests.yml"
+@pytest.mark.large
+def test_alarms_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    """Their annotations are left out: these are texts."""
+    rules = re.sub(r" {8}annotations:\n(?: {10}.*\n)+", "", RULES.read_text(encoding="utf-8"))
+    (tmp_path / "rules.yml").write_text(rules, encoding="utf-8")
+    tests = tmp_path / "tests.yml"
     tests.write_text(TESTS.read_text(encoding="utf-8").replace("RULES", "rules.yml"), encoding="utf-8")
     promtool("test", "rules", str(tests))
-
-
-@pytest.mark.large
-def test_alarms_fire_where_they_should_and_not_beside_it(tmp_path: Path) -> None:
-    play(RULES.read_text(encoding="utf-8"), tmp_path)
-
-
-WRONG = {
-    "HushRefusesReports": (
-        "0.05 * sum by (instance) (increase(hush_reports_accepted",
-        "0.5 * sum by (instance) (increase(hush_reports_accepted",
-    ),
-    "HushEstimatesLate": (" and hush_broker_connected == 1", ""),
-    "HushBacklogGrows": (" and deriv(hush_broker_stored_messages[30m]) > 0", ""),
-    "HushDiskFillsUp": ("[6h], 7 * 86400", "[6h], 700 * 86400"),
-    "HushDiskLow": ("hush_store_free_bytes < 500e6", "hush_store_free_bytes < 300e6"),
-    "HushBackupOld": ("> 2 * 86400", "> 3 * 86400"),
-    "HushCertificateExpires": ("< 14 * 86400", "< 4 * 86400"),
-    "HushMemoryHigh": ("> 750e6 and on (instance, job) hush_build_info", "> 750e6"),
-    "HushHttpSlow": (
-        "hush_http_request_duration_seconds_bucket[10m]))) > 1",
-        "hush_http_request_duration_seconds_bucket[10m]))) > 3",
-    ),
-    "HushHttpFails": ("0.05 * sum by (instance) (increase(hush_http", "0.5 * sum by (instance) (increase(hush_http"),
-    "HushNotificationsWait": ("[1h]) > 0", "[10m]) > 0"),
-}
-"""Mistakes in the alarms."""
-
-
-@pytest.mark.large
-def test_each_alarm_with_a_mistake_fails_its_test(tmp_path: Path) -> None:
-    text = RULES.read_text(encoding="utf-8")
-    for right, mistake in WRONG.values():
-        assert right in text
-        text = text.replace(right, mistake)
-    with pytest.raises(AssertionError) as caught:
-        play(text, tmp_path)
-    assert [name for name in WRONG if f"alertname: {name}" not in str(caught.value)] == []

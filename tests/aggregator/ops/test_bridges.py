@@ -13,7 +13,7 @@ from servers import Mosquitto, need
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic, task_topic
 
-pytestmark = pytest.mark.medium
+pytestmark = pytest.mark.large
 
 TEXT = (Path(__file__).parents[3] / "docs/operations.md").read_text(encoding="utf-8")
 NUMBER = make_task({"id": "number", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})

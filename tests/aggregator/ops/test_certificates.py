@@ -1,38 +1,42 @@
-"""Certificates under the rules of Python 3.13: which are refused, in which words, and that those of the guide hold."""
+"""Certificates of a broker: which are refused with which remedy, and how long one is still valid."""
 
 import asyncio
 import gc
 import re
 import ssl
-import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from certificates import AUTHORITY, BROKER, Authority
 from leftovers import collect_leftovers
-from servers import Mosquitto, free_port, need
+from servers import Mosquitto, free_port
+from waiting import PATIENCE_S, until
 
 from hush_aggregator import MqttBroker
+from hush_aggregator.broker.certificate import CertificateWatch, certificate_end
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "device.md").read_text(encoding="utf-8")
 HOST = "127.0.0.1"
-CHAPTER = GUIDE.split("### Certificates of your own\n")[1]
-FILE, *COMMANDS = re.findall(r"^```(?:conf|sh)\n(.*?)^```", CHAPTER, re.DOTALL | re.MULTILINE)
 STRICT = ssl.VERIFY_X509_STRICT
 
-# paho drops a socket whose TLS fails, and Python complains when it is collected
-dropped_sockets = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.medium,
+    # paho drops a socket whose TLS fails, and Python complains when it is collected
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture(params=[ssl.VERIFY_DEFAULT, STRICT], ids=["until 3.12", "from 3.13 on"])
 def rules(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ssl.VerifyFlags:
-    """What Python asks of certificates by default, the one and the other, whichever Python runs this."""
+    """What each Python checks in certificates by default, whichever Python runs this."""
     flags: ssl.VerifyFlags = request.param
     default = ssl.create_default_context
 
@@ -45,46 +49,24 @@ def rules(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ss
     return flags
 
 
-@contextmanager
-def broker(directory: Path, certificate: Path, key: Path, ca: Path) -> Iterator[BrokerUrl]:
-    """A mosquitto that shows this certificate, and its address for who trusts `ca`."""
-    port = free_port()
-    server = Mosquitto(directory, listeners={port: f"certfile {certificate}\nkeyfile {key}\n"})
-    server.start()
-    yield BrokerUrl("localhost", port, tls=True, ca=str(ca))
-    server.stop()
-
-
 def without(extensions: dict[str, str], name: str) -> dict[str, str]:
     return {key: value for key, value in extensions.items() if key != name}
 
 
-CERTIFY = "basicConstraints = critical, CA:TRUE and keyUsage = critical, keyCertSign, cRLSign in the authority's"
-CASES: dict[str, tuple[dict[str, str], dict[str, str], str | None]] = {
-    "no usage": (
-        without(AUTHORITY, "keyUsage"),
-        BROKER,
-        "keyUsage = critical, keyCertSign, cRLSign in the authority's",
-    ),
-    "not critical": (
-        AUTHORITY | {"basicConstraints": "CA:TRUE"},
-        BROKER,
-        "basicConstraints = critical, CA:TRUE in the",
-    ),
-    "no constraints": (without(AUTHORITY, "basicConstraints"), BROKER, CERTIFY),
-    "may not sign": (AUTHORITY | {"keyUsage": "critical, cRLSign"}, BROKER, CERTIFY),
-    "no issuer": (
-        AUTHORITY,
-        BROKER | {"authorityKeyIdentifier": "none"},
-        "authorityKeyIdentifier = keyid in the broker's",
-    ),
-    "sound": (AUTHORITY, BROKER, None),
+CASES: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, ...]]] = {
+    "no usage": (without(AUTHORITY, "keyUsage"), BROKER, ("keyUsage", "keyCertSign")),
+    "not critical": (AUTHORITY | {"basicConstraints": "CA:TRUE"}, BROKER, ("basicConstraints", "critical")),
+    "no constraints": (without(AUTHORITY, "basicConstraints"), BROKER, ("basicConstraints", "keyUsage")),
+    "may not sign": (AUTHORITY | {"keyUsage": "critical, cRLSign"}, BROKER, ("basicConstraints", "keyUsage")),
+    "no issuer": (AUTHORITY, BROKER | {"authorityKeyIdentifier": "none"}, ("authorityKeyIdentifier", "broker")),
+    "sound": (AUTHORITY, BROKER, ()),
 }
+"""Extensions of the authority and of the broker, and what a refusal says is missing."""
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerUrl]]:
-    """A broker that shows the certificate of each case, and where; each address trusts the authority of its case."""
+    """The address of each case on one broker, with trust in the authority of that case."""
     directory = tmp_path_factory.mktemp("shown")
     urls, listeners = {}, {}
     for case, (authority, broker, _) in CASES.items():
@@ -99,102 +81,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Broker
     server.stop()
 
 
-@dropped_sockets
-@pytest.mark.parametrize("case", CASES)
-async def test_a_certificate_that_breaks_the_rules_is_refused_with_what_it_lacks(
-    shown: dict[str, BrokerUrl], rules: ssl.VerifyFlags, case: str
-) -> None:
-    _, _, words = CASES[case]
-    told = [await trouble(shown[case], way) for way in (as_device, as_aggregator)]
-    if words is None or (rules != STRICT and case != "may not sign"):  # no Python has ever admitted the latter
-        assert told == [None, None]
-        return
-    for text in told:
-        assert text is not None
-        assert f"; the certificates lack {words}" in text
-        assert "certificate verify failed: " in text
-        assert 'docs/device.md shows with openssl under "Certificates of your own"' in text
-        assert "\n" not in text
-
-
-@dropped_sockets
-@pytest.mark.usefixtures("rules")
-async def test_the_remedy_for_a_refused_certificate_is_not_offered_for_other_troubles(
-    shown: dict[str, BrokerUrl],
-) -> None:
-    other = shown["no usage"].ca
-    told = await trouble(replace(shown["sound"], ca=other), as_device)
-    assert told is not None
-    assert "certificate verify failed" in told
-    assert told.endswith(f"; {other} is another authority; name the one that signed the broker's certificate")
-    nobody = await trouble(replace(shown["sound"], port=free_port()), as_device)
-    assert nobody is not None
-    assert nobody.endswith("; start the broker, or correct the address")
-
-
-@dropped_sockets
-@pytest.mark.parametrize(("authority", "broker_s"), [(-1, 2), (30, -1)], ids=["authority", "broker"])
-async def test_the_certificate_that_has_expired_is_named(tmp_path: Path, authority: int, broker_s: int) -> None:
-    made = Authority(tmp_path, "ca", days=authority)
-    certificate, key = made.issue("broker", host=HOST, days=broker_s)
-    with broker(tmp_path, certificate, key, made.pem) as address:
-        url = BrokerUrl(HOST, address.port, tls=True, ca=address.ca)
-        told = [await trouble(url, way) for way in (as_device, as_aggregator)]
-    guide = 'as docs/device.md shows with openssl under "Certificates of your own"'
-    for text in told:
-        assert text is not None
-        if authority < 0:
-            assert re.search(
-                f"; the authority in {made.pem} has expired on \\d{{4}}-\\d\\d-\\d\\d: renew it {guide}, and", text
-            )
-        else:
-            assert "; the broker's certificate has expired, or the clock of this machine is wrong (2" in text
-            assert text.endswith(f"; sign a new one {guide}")
-
-
-@dropped_sockets
-async def test_an_address_that_the_certificate_lacks_and_an_authority_that_nobody_named_have_their_remedies(
-    shown: dict[str, BrokerUrl],
-) -> None:
-    elsewhere = await trouble(replace(shown["sound"], host="localhost"), as_device)
-    assert elsewhere is not None
-    assert elsewhere.endswith("; use an address that the broker's certificate has, or sign one for localhost")
-    unnamed = await trouble(replace(shown["sound"], ca=None), as_device)
-    assert unnamed is not None
-    assert unnamed.endswith("; name the file of the authority (ca=FILE) that signed the broker's certificate")
-
-
-@pytest.mark.usefixtures("rules")
-async def test_the_certificates_of_the_guide_are_accepted(tmp_path: Path) -> None:
-    make, _ = prepare(tmp_path)
-    run(tmp_path, make)
-    with broker(tmp_path, *(tmp_path / name for name in ("broker.crt", "broker.key", "ca.pem"))) as url:
-        assert [await trouble(url, way) for way in (as_device, as_aggregator)] == [None, None]
-
-
-@pytest.mark.usefixtures("rules")
-async def test_an_authority_mended_by_the_guide_is_accepted_with_what_it_signed_before(tmp_path: Path) -> None:
-    _, mend = prepare(tmp_path)
-    made = Authority(tmp_path, "ca", extensions=without(AUTHORITY, "keyUsage"))
-    certificate, key = made.issue("broker", host=HOST)
-    run(tmp_path, mend)
-    with broker(tmp_path, certificate, key, tmp_path / "mended.pem") as address:
-        url = BrokerUrl(HOST, address.port, tls=True, ca=address.ca)
-        assert [await trouble(url, way) for way in (as_device, as_aggregator)] == [None, None]
-
-
-def prepare(directory: Path) -> list[str]:
-    """The guide's file in `directory`, and its commands, for a broker that is called localhost."""
-    need("openssl")
-    here = [text.replace("broker.local", "localhost") for text in (FILE, *COMMANDS)]
-    (directory / "certificates.cnf").write_text(here[0], encoding="utf-8")
-    return here[1:]
-
-
-def run(directory: Path, commands: str) -> None:
-    subprocess.run(["sh", "-ec", commands], cwd=directory, check=True, capture_output=True)
-
-
 async def as_device(url: BrokerUrl) -> None:
     async with MqttTransport(url, "d").connect():
         pass
@@ -205,10 +91,10 @@ async def as_aggregator(url: BrokerUrl) -> None:
         pass
 
 
-async def trouble(url: BrokerUrl, way: Callable[[BrokerUrl], Awaitable[None]]) -> str | None:
-    """Why no connection comes about, or None where one does."""
+async def trouble(url: BrokerUrl, way: Callable[[BrokerUrl], Awaitable[None]] = as_device) -> str:
+    """Why no connection is made; empty if one is."""
     collect_leftovers()
-    text = None
+    text = ""
     try:
         await way(url)
     except BrokerError as error:
@@ -216,3 +102,101 @@ async def trouble(url: BrokerUrl, way: Callable[[BrokerUrl], Awaitable[None]]) -
     await asyncio.sleep(0)  # until here the task that was woken holds on to its error
     gc.collect()
     return text
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_certificate_that_breaks_the_rules_is_refused_with_what_it_lacks(
+    shown: dict[str, BrokerUrl], rules: ssl.VerifyFlags, case: str
+) -> None:
+    _, _, words = CASES[case]
+    refused = words and (rules == STRICT or case == "may not sign")  # no Python has ever accepted the latter
+    for way in (as_device, as_aggregator):
+        text = await trouble(shown[case], way)
+        if not refused:
+            assert text == ""
+            continue
+        for word in (*words, "certificate verify failed", "docs/device.md"):
+            assert word in text
+        assert "\n" not in text
+
+
+@pytest.mark.usefixtures("rules")
+async def test_other_troubles_have_their_own_remedies(shown: dict[str, BrokerUrl]) -> None:
+    other = shown["no usage"].ca
+    for url, words in (
+        (replace(shown["sound"], ca=other), (str(other), "authority")),
+        (replace(shown["sound"], ca=None), ("ca=FILE",)),
+        (replace(shown["sound"], port=free_port()), ("start the broker",)),
+        (replace(shown["sound"], host="localhost"), ("sign one for localhost",)),
+    ):
+        text = await trouble(url)
+        assert [word for word in words if word not in text] == [], text
+        assert "keyUsage" not in text
+
+
+@contextmanager
+def broker(directory: Path, certificate: Path, key: Path) -> Iterator[int]:
+    """The port of a mosquitto that shows this certificate."""
+    port = free_port()
+    server = Mosquitto(directory, listeners={port: f"certfile {certificate}\nkeyfile {key}\n"})
+    server.start()
+    yield port
+    server.stop()
+
+
+@pytest.mark.parametrize(("authority", "issued"), [(-1, 2), (30, -1)], ids=["authority", "broker"])
+async def test_the_certificate_that_has_expired_is_named(tmp_path: Path, authority: int, issued: int) -> None:
+    made = Authority(tmp_path, "ca", days=authority)
+    certificate, key = made.issue("broker", host=HOST, days=issued)
+    with broker(tmp_path, certificate, key) as port:
+        url = BrokerUrl(HOST, port, tls=True, ca=str(made.pem))
+        for way in (as_device, as_aggregator):
+            text = (await trouble(url, way)).partition(";")[2]
+            assert "has expired" in text
+            assert (str(made.pem) in text) is (authority < 0)
+            assert re.search(r"\b2\d{3}\b", text)  # when
+
+
+# How long it is valid
+
+
+async def test_the_end_of_a_certificate_is_read_from_the_broker(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("broker", host=HOST, days=9)
+    with broker(tmp_path, certificate, key) as port:
+        url = BrokerUrl.parse(f"mqtts://{HOST}:{port}?ca={authority.pem}")
+        end = await certificate_end(url)
+        assert end is not None
+        assert abs(end - datetime.now(UTC) - timedelta(days=9)) < timedelta(minutes=5)
+        watch = CertificateWatch(url)
+        watching = asyncio.create_task(watch.run())
+        await until(lambda: watch.until is not None)
+        watching.cancel()
+        assert watch.until == end
+        with pytest.raises(BrokerError, match="certificate"):
+            await certificate_end(BrokerUrl.parse(f"mqtts://{HOST}:{port}"))
+    with pytest.raises(BrokerError, match="start the broker"):
+        await certificate_end(url)
+    assert await certificate_end(BrokerUrl.parse(f"mqtt://{HOST}:{port}")) is None
+
+
+@pytest.mark.large
+async def test_the_metrics_of_a_service_have_the_end_of_the_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("broker", host=HOST, days=9)
+    name, text, page = "hush_broker_certificate_expiry_timestamp_seconds", "", free_port()
+    with broker(tmp_path, certificate, key) as port:
+        command = [sys.executable, "-m", "hush", "serve", "--store", str(tmp_path / "store")]
+        command += ["--broker", f"mqtts://{HOST}:{port}?ca={authority.pem}", "--http", f"{HOST}:{page}"]
+        service = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        try:
+            async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient(timeout=PATIENCE_S) as client:
+                while name not in text:
+                    await asyncio.sleep(0.2)
+                    with suppress(httpx.TransportError):
+                        text = (await client.get(f"http://{HOST}:{page}/metrics")).text
+        finally:
+            service.terminate()
+            assert await service.wait() == 0
+    (value,) = (line.split()[1] for line in text.splitlines() if line.startswith(f"{name} "))
+    assert abs(float(value) - datetime.now(UTC).timestamp() - 9 * 86400) < 300
