@@ -221,7 +221,7 @@ async def test_to_bisect_a_value_over_many_ids(mosquitto: Mosquitto, tmp_path: P
     found = await asyncio.gather(*(bisect(mosquitto, victim, knowledge[victim.outside]) for victim in asked))
     for victim, (attacker, spent) in zip(asked, found, strict=True):
         answers = int(victim.outside == "clamp")
-        assert attacker.answers == [answers] * TASKS, "and whatever the value is"
+        assert attacker.answers == [answers] * TASKS, "for all values"
         assert spent == answers * TASKS * Fraction(EPSILON)
         assert_learned_no_more_than_was_spent(attacker, spent)
 

@@ -11,7 +11,6 @@ import pytest
 from recalling import Wall, in_virtual_time, kept, make_recall, opened, publish
 from scripted_broker import ScriptedBroker
 
-from hush_client.state.database import FILE_NAME
 from hush_common.topics import recall_topic
 
 REPORTS = 25
@@ -34,7 +33,7 @@ async def attacked(
         for number in range(REPORTS):
             await gateway.report(f"d{number}", "heights", 172.0)
         await asyncio.sleep(1)
-        with closing(sqlite3.connect(state / FILE_NAME)) as reader:
+        with closing(sqlite3.connect(state / "hush.sqlite3")) as reader:
             seen, written = None, -1
             for number in range(0, seconds, every):
                 version = reader.execute("PRAGMA data_version").fetchone()  # another one after each commit

@@ -22,7 +22,6 @@ from waiting import until
 from hush import Task
 from hush_aggregator import Aggregator, SqliteStore
 from hush_client import Gateway, Reason
-from hush_client.state.database import FILE_NAME
 from hush_common.task import decode_task
 from hush_common.topics import report_topic, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
@@ -60,7 +59,7 @@ async def test_to_a_device_that_has_admitted_one_of_them(tmp_path: Path, pair: P
         assert (await gateway.report("d", "heights", 172.0)).reason is Reason.TASK_CHANGED
         statement = await gateway.ledger("d")
     assert statement.spent == mild.epsilon
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as state:
+    with closing(sqlite3.connect(tmp_path / "hush.sqlite3")) as state:
         assert state.execute("SELECT digest FROM charge").fetchall() == [(mild.digest,)]
 
 

@@ -6,9 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from scripted_broker import ScriptedBroker
 
+from hush_client import Gateway
 from hush_client.commands.report import app
-from hush_client.state.database import FILE_NAME, DeviceState
 from hush_common.errors import BrokerError, StateError
 
 CHARGE = """
@@ -20,11 +21,11 @@ ACCOUNT = "INSERT INTO account VALUES ('d', 'health', '3/1');"
 
 @pytest.fixture
 async def state(tmp_path: Path) -> Callable[[str], Path]:
-    opened = await DeviceState.open(tmp_path / "state")
-    await opened.close()
+    async with Gateway(ScriptedBroker(), name="d", state=tmp_path / "state"):
+        pass
 
     def altered(script: str) -> Path:
-        with closing(sqlite3.connect(tmp_path / "state" / FILE_NAME)) as connection:
+        with closing(sqlite3.connect(tmp_path / "state" / "hush.sqlite3")) as connection:
             connection.executescript(script)
         return tmp_path / "state"
 

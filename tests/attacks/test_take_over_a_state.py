@@ -4,10 +4,16 @@ import os
 from pathlib import Path
 
 import pytest
+from scripted_broker import ScriptedBroker
 
 from hush_aggregator import SqliteStore
-from hush_client.state.database import LOCK_NAME, DeviceState, Lock
+from hush_client import Gateway
 from hush_common.errors import StateError
+
+
+async def open_state(directory: Path) -> None:
+    async with Gateway(ScriptedBroker(), name="g", state=directory):
+        pass
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
@@ -15,9 +21,8 @@ async def test_a_directory_that_others_may_write_to_holds_no_state(tmp_path: Pat
     directory = tmp_path / "state"
     directory.mkdir()
     directory.chmod(mode)
-    for attempt in (DeviceState.open, Lock.acquire):
-        with pytest.raises(StateError, match="chmod 700"):
-            await attempt(directory)
+    with pytest.raises(StateError, match="chmod 700"):
+        await open_state(directory)
     assert list(directory.iterdir()) == []
 
 
@@ -28,9 +33,8 @@ async def test_a_directory_that_everybody_may_write_to_holds_no_state_below_it(t
     (tmp_path / "link").symlink_to(above / "between")
     above.chmod(0o777)
     for state in (above / "between" / "state", above / "new", tmp_path / "link" / "state"):
-        for attempt in (DeviceState.open, Lock.acquire):
-            with pytest.raises(StateError, match=f"chmod o-w {above}"):
-                await attempt(state)
+        with pytest.raises(StateError, match=f"chmod o-w {above}"):
+            await open_state(state)
     assert list((above / "between" / "state").iterdir()) == []
 
 
@@ -40,8 +44,7 @@ async def test_one_where_nobody_can_replace_it_does(tmp_path: Path, mode: int) -
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(mode)
-    state = await DeviceState.open(home / "state")
-    await state.close()
+    await open_state(home / "state")
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o602])
@@ -70,8 +73,7 @@ def test_a_store_in_a_directory_of_everybody_is_told(tmp_path: Path, caplog: pyt
 async def test_what_is_made_above_a_state_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        state = await DeviceState.open(tmp_path / "a" / "b" / "c")
-        await state.close()
+        await open_state(tmp_path / "a" / "b" / "c")
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a/b/c")} == {
@@ -81,7 +83,7 @@ async def test_what_is_made_above_a_state_is_for_its_owner_alone(tmp_path: Path)
 
 async def test_a_lock_follows_no_link(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
-    (tmp_path / "state" / LOCK_NAME).symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "state" / "hush.lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(StateError, match="state"):
-        await Lock.acquire(tmp_path / "state")
+        await open_state(tmp_path / "state")
     assert not (tmp_path / "elsewhere").exists()
