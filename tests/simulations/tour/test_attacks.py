@@ -111,8 +111,14 @@ def test_an_attack_has_a_table_and_a_picture_for_both_themes(name: str) -> None:
 
 
 def test_the_pictures_draw_the_figures() -> None:
-    bars = [patch.get_width() for patch in played("link").draw(palette=DARK).axes[0].patches]
-    assert bars == pytest.approx([100 * share for share in played("link").figures.values()][: len(bars)])
+    axes = played("float").draw(palette=DARK).axes[0]
+    bars = [
+        float(np.ptp(np.asarray(bar.get_path().get_extents(bar.get_patch_transform()))[:, 1])) for bar in axes.patches
+    ]
+    for place, epsilon in enumerate(("0.1", "0.5", "1", "2", "4")):
+        for start, key in ((0, "naive"), (5, "hush")):
+            figure = played("float").figures[f"{key} right among verdicts, epsilon {epsilon}"]
+            assert bars[start + place] == pytest.approx(100 * figure)
     lines = played("averaging").draw(palette=DARK).axes[0].lines
     drawn = [float(y) for line in lines for y in np.asarray(line.get_ydata())]
     for day in (1, 32, 365):

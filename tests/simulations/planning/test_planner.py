@@ -62,7 +62,7 @@ def planned(
     ("epsilon", "collector", "randomized", "laplace"),
     [("0.1", 1415, 999_168, 2_000_000), ("1", 142, 9_207, 20_000)],
 )
-def test_exercise_1_6_the_price_of_not_trusting_the_collector(
+def test_the_price_of_not_trusting_the_collector_in_people(
     epsilon: str, collector: int, randomized: int, laplace: int
 ) -> None:
     """At a root mean square error of 0.01: sqrt(2)/(ae), e^e/((e^e-1)^2 a^2) and 2/(ae)^2, rounded up."""
@@ -91,7 +91,7 @@ def test_people_for_five_per_cent_of_the_range_at_95_per_cent(name: str, epsilon
     assert people <= planned <= 1.04 * people
 
 
-def test_one_bit_reports_look_the_same_whatever_the_population_looks_like() -> None:
+def test_one_bit_reports_vary_alike_for_every_population() -> None:
     one_bit = line(NUMBER, "multilevel", "1")
     assert one_bit.parameters == {"levels": 1}
     assert one_bit.spread == pytest.approx(0, abs=1e-12)
@@ -107,7 +107,7 @@ def mechanism_at(name: str, epsilon: Fraction, steps: int) -> Channel | Multilev
 
 @pytest.mark.parametrize("name", ["multilevel", "table"])
 @pytest.mark.parametrize("epsilon", ["2", "4"])
-def test_the_largest_variance_of_a_population_is_no_less_than_any_two_points_give(name: str, epsilon: str) -> None:
+def test_the_planned_variance_is_the_largest_of_two_point_populations(name: str, epsilon: str) -> None:
     """Against a search over two-point populations on a grid, by the probability tables of the mechanisms."""
     grid = 8
     mechanism = mechanism_at(name, Fraction(epsilon), grid)
@@ -133,10 +133,10 @@ def test_the_largest_variance_of_a_population_is_no_less_than_any_two_points_giv
     assert planned.noise + planned.spread <= planned.noise + 0.25
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("confidence", [0.95, 0.5, None])
+@pytest.mark.parametrize("confidence", [0.95, None])
 def test_people_is_the_fewest_whose_error_is_small_enough(
     domain: Domain, target: Target, confidence: float | None
 ) -> None:
@@ -170,7 +170,7 @@ def test_no_epsilon_is_planned_that_hides_nothing() -> None:
     assert LARGEST_PLANNED == 16
 
 
-def test_a_sampling_error_beyond_the_target_is_out_of_reach_of_any_epsilon() -> None:
+def test_no_epsilon_reaches_a_target_below_the_sampling_error() -> None:
     assert sampling_error(100, 0.95) == pytest.approx(0.098, abs=1e-4)
     found = planned(domain=NUMBER, people=100, epsilon=None, error=0.09, confidence=0.95)
     assert all("population" not in one for one in found["mechanisms"])
@@ -239,7 +239,8 @@ def ranks(found: dict[str, Any]) -> dict[Target, list[str]]:
     }
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "5", "6", "8", "12"])
+@pytest.mark.medium
+@pytest.mark.parametrize("epsilon", ["0.5", "2", "6", "12"])
 @pytest.mark.parametrize("confidence", [0.95, None])
 def test_each_target_is_ranked_by_its_own_figures(epsilon: str, confidence: float | None) -> None:
     found = planned(domain=NUMBER, people=None, epsilon=Fraction(epsilon), error=0.02, confidence=confidence)
@@ -263,11 +264,10 @@ def test_a_ranking_for_one_target_is_not_one_for_both() -> None:
     assert found["auto"] == {"reporters": "table", "population": "table"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("people", "error"), [(40, 0.3), (1000, 0.1), (3000, 0.05)])
 @pytest.mark.parametrize("confidence", [0.95, None])
-def test_the_epsilon_of_auto_is_one_at_which_auto_means_that_mechanism(
-    people: int, error: float, confidence: float | None
-) -> None:
+def test_at_the_epsilon_of_auto_auto_means_that_mechanism(people: int, error: float, confidence: float | None) -> None:
     found = planned(domain=NUMBER, people=people, epsilon=None, error=error, confidence=confidence)
     lines = {one["mechanism"]: one for one in found["mechanisms"]}
     for target in TARGETS:
@@ -276,8 +276,8 @@ def test_the_epsilon_of_auto_is_one_at_which_auto_means_that_mechanism(
         assert choose(NUMBER, [Fraction(lines[auto][target])])[0] == auto
 
 
-@pytest.mark.large
-def test_a_mechanism_that_auto_means_only_at_a_larger_epsilon_is_compared_with_that_epsilon() -> None:
+@pytest.mark.medium
+def test_a_mechanism_is_compared_at_the_epsilon_where_auto_means_it() -> None:
     """Multilevel suffices at an epsilon at which auto means a table, and no table does."""
     found = planned(domain=NUMBER, people=300, epsilon=None, error=0.01, confidence=0.95)
     (line, _) = found["mechanisms"]
