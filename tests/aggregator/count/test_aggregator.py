@@ -345,7 +345,12 @@ def test_the_latest_round_is_released_and_an_earlier_one_can_be_asked_for(world:
 
 async def test_stopping_in_the_middle_of_a_batch_finishes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, begun, may_end = MemoryBroker(window=50), threading.Event(), threading.Event()
-    commits(monkeypatch, before=lambda: (begun.set(), may_end.wait(60)))
+
+    def wait() -> None:
+        begun.set()
+        may_end.wait(60)
+
+    commits(monkeypatch, before=wait)
     with SqliteStore(tmp_path / "store") as store:
         running = asyncio.create_task(Aggregator(broker.bus(), store, tasks=(HEIGHTS,)).run())
         await until(lambda: ESTIMATE in broker.retained)

@@ -7,7 +7,7 @@ from itertools import starmap
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
@@ -245,6 +245,7 @@ def rows_of(decoded: DecodedBatch) -> Counter[Row]:
     )
 
 
+@settings(max_examples=60)
 @given(BATCHES)
 @example([(TOPIC, b""), (TOPIC, b"\x01"), (TOPIC, b"\x02"), (TOPIC, b"{"), (TOPIC, b"{}")])
 @example([(TOPIC, encode_frame([Report(b"sixteen bytes...", 0, bytes(16), (-(2**63),))]))] * 3)
@@ -393,8 +394,8 @@ def test_a_backlog_is_reported_every_ten_seconds_and_at_its_end(caplog: pytest.L
         await asyncio.sleep(0)
         await count(watch, 10, 40_000, 0.0)
         await asyncio.sleep(0.5)
-        assert watch.state is not None
-        assert watch.state.rate == pytest.approx(watch.state.counted / 10, rel=1e-3)
+        (state,) = filter(None, [watch.state])
+        assert state.rate == pytest.approx(state.counted / 10, rel=1e-3)
         await count(watch, 20, 40_000, 0.1)
         await count(watch, 10, 10, 0.95)
         assert watch.state is None

@@ -189,6 +189,7 @@ def test_a_store_that_was_put_back_is_recalled_once_by_one_worker(group: World, 
     assert group.n == 40
 
 
+@pytest.mark.medium
 def test_a_broker_that_forgot_is_recalled_by_one_worker(group: World) -> None:
     two(group)
     group.end("1")

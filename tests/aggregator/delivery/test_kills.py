@@ -54,7 +54,7 @@ def test_a_backlog_counts_once_however_often_serve_is_killed(
     for end in [*sorted(dice.randrange(1, reports) for _ in range(kills)), reports]:
         serve.start()
         with slowed(serve):
-            wait_until(lambda end=end: serve.n >= end, 60 + reports / 1000)  # type: ignore[misc]
+            wait_until(lambda end=end: serve.n >= end, 60 + reports / 1000)
         if end < reports:
             serve.end(signal.SIGKILL)
             assert len(serve.ids()) >= end

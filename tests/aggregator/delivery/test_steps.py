@@ -130,7 +130,7 @@ def test_a_store_that_fails_for_a_while_gets_every_step_later(world: World, monk
     assert hours(world) == [(1, 15), (2, 30), (3, 45)]
 
 
-@pytest.mark.parametrize("task", [FROM, HOURLY, BOTH], ids=["from", "hourly", "both"])
+@pytest.mark.parametrize("task", [FROM, HOURLY, pytest.param(BOTH, marks=pytest.mark.medium)])
 def test_before_a_release_no_step_tells_of_a_report(world: World, task: Task) -> None:
     world.task = task
     world.serve()
@@ -172,6 +172,7 @@ def test_a_clock_that_was_ahead_for_a_while_leaves_no_step(world: World) -> None
     assert hours(world) == [(1, 12), (2, 36)]
 
 
+@pytest.mark.medium
 def test_after_a_week_whole_days_stay_also_of_a_silent_task(world: World) -> None:
     world.serve()
     for _ in range(30):
