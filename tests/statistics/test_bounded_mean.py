@@ -129,12 +129,11 @@ def poisson_binomial(chances: Array) -> Array:
 
 
 @pytest.mark.parametrize("n", [1, 2, 20])
-@pytest.mark.parametrize("of", COINS)
-def test_two_levels_cover_the_reporters_even_where_they_are_unequal(of: FiniteChannel, n: int) -> None:
-    given = intervals(of, n, REPORTERS)
+def test_two_levels_cover_the_reporters_even_where_they_are_unequal(n: int) -> None:
     rng = np.random.default_rng(n)
     samples = [np.zeros(n), np.ones(n), np.r_[1.0, np.zeros(n - 1)], rng.random(n), rng.integers(0, 2, n).astype(float)]
-    for values in samples:
+    for of, values in product(COINS, samples):
+        given = intervals(of, n, REPORTERS)
         ones = poisson_binomial(np.array([law(of, x)[1] for x in values.tolist()]))
         covered = [given[n - k, k][0] - ALLOWED <= values.mean() <= given[n - k, k][1] + ALLOWED for k in range(n + 1)]
         assert float(ones @ np.array(covered)) >= NOMINAL - ALLOWED
@@ -319,7 +318,7 @@ def test_the_reporters_get_the_means_that_both_kinds_of_bets_keep(
         assert end == pytest.approx(root, abs=1e-6)
 
 
-@pytest.mark.parametrize("values", [(0.0,) * 5, (0.5,) * 5, (0.2,) * 5, (0, 0, 0, 1, 1), (0, 0.25, 0.5, 0.6, 1)])
+@pytest.mark.parametrize("values", [(0.0,) * 5, (0.2,) * 5, (0, 0.25, 0.5, 0.6, 1)])
 @pytest.mark.parametrize("side", [1, -1])
 def test_bets_on_the_noise_and_chernoffs_pay_one_on_average_at_most(values: tuple[float, ...], side: int) -> None:
     """Exactly, over all reports of five people; were the bets not halved, they would pay more."""
@@ -413,16 +412,14 @@ def test_categories_of_several_epsilons_are_moved_by_the_farthest_report() -> No
 # ---- hostile input
 
 
-@pytest.mark.parametrize("confidence", [0.5, 1 - 1e-9])
-@pytest.mark.parametrize("n", [1, 10**9])
 @pytest.mark.parametrize("epsilons", [("0.000001",), ("0.000001", "50"), ("1", "8")])
-def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...], n: int, confidence: float) -> None:
+def test_hostile_sizes_and_epsilons_fail_no_interval(epsilons: tuple[str, ...]) -> None:
     domains: list[dict[str, object]] = [
         {"kind": "bit"},
         {"kind": "number", "lower": -8e307, "upper": 8e307},
         {"kind": "category", "labels": [f"label {k}" for k in range(40)]},
     ]
-    for domain in domains:
+    for domain, n, confidence in product(domains, (1, 10**9), (0.5, 1 - 1e-9)):
         mechanism = {"mechanism": "multilevel"} if domain["kind"] == "number" else {}
         offers = {"offers": list(epsilons)} if len(epsilons) > 1 else {}
         task = make_task({"id": "t", "epsilon": epsilons[-1], "domain": domain, **mechanism, **offers})

@@ -48,7 +48,7 @@ def identified(reports: list[tuple[int, int]], probability: Callable[[int, int],
 
 
 def test_none_of_our_reports_excludes_a_value(seeded: Seeded) -> None:
-    reports = our_reports(seeded, 500)
+    reports = our_reports(seeded, 200)
     assert identified(reports, lambda k, i: OURS.probability((k,), i)) == 0
     bound = certified_exp(EPSILON)[1] * (1 + Fraction(1, 10**50))  # the table has 60 digits
     for _, k in reports:

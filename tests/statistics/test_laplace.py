@@ -200,11 +200,9 @@ def crowd(n: int, k: int) -> Tally:
     return Tally(n, (n * k, n * k * k, *rest))
 
 
-@pytest.mark.parametrize("epsilon", ["0.000001", "1", "50"])
-@pytest.mark.parametrize("confidence", [1e-300, 0.95, 1 - 2**-53])
 @pytest.mark.parametrize(("lower", "upper"), [(-8e307, 9e307), (0.0, 5e-324), (1e16, 1e16 + 2)])
-def test_no_interval_of_a_hostile_task_is_missing(epsilon: str, confidence: float, lower: float, upper: float) -> None:
-    for n in (1, 99, 10**9):
+def test_no_interval_of_a_hostile_task_is_missing(lower: float, upper: float) -> None:
+    for n, epsilon, confidence in product((1, 99, 10**9), ("0.000001", "50"), (1e-300, 1 - 2**-53)):
         task = number(epsilon, lower=lower, upper=upper, enrolled=10**9)
         given = estimate(task, crowd(n, M // 3), confidence)
         assert given.all_failures == {}
@@ -294,11 +292,11 @@ def test_no_report_gives_no_mean_and_no_bars() -> None:
         assert estimate(asked, Tally(), 0.95) == Estimate(0)
 
 
-@pytest.mark.parametrize("confidence", [0, 1, -0.1, 95, nan, inf])
 @pytest.mark.parametrize("n", [0, 3])
-def test_a_confidence_outside_0_and_1_is_refused_by_its_value(confidence: float, n: int) -> None:
-    with pytest.raises(ValueError, match=f"confidence is {confidence}"):
-        estimate(task(), ones(n), confidence)
+def test_a_confidence_outside_0_and_1_is_refused_by_its_value(n: int) -> None:
+    for confidence in (0, 1, -0.1, 95, nan, inf):
+        with pytest.raises(ValueError, match=f"confidence.* {confidence}"):
+            estimate(task(), ones(n), confidence)
 
 
 def test_each_target_has_its_method() -> None:
@@ -348,13 +346,13 @@ def test_the_mean_is_never_clipped_and_the_intervals_always() -> None:
     assert high == 220.0
 
 
-@pytest.mark.parametrize("reports", [[-(10**7)] * 200, [-1] * 200, [GRID_STEPS + 1] * 200, [10**9]])
-def test_an_interval_at_a_bound_keeps_its_inner_arm(reports: list[int]) -> None:
-    given = estimate(task(epsilon="8"), tally(reports), 0.95)
-    half = 12.5 * laplace_mean_quantile(len(reports), 0.95)
-    assert given.intervals[REPORTERS][1] - given.intervals[REPORTERS][0] == pytest.approx(half, rel=1e-4)
+def test_an_interval_at_a_bound_keeps_its_inner_arm() -> None:
+    for some in ([-(10**7)] * 200, [-1] * 200, [GRID_STEPS + 1] * 200, [10**9]):
+        low, high = estimate(task(epsilon="8"), tally(some), 0.95).intervals[REPORTERS]
+        assert high - low == pytest.approx(12.5 * laplace_mean_quantile(len(some), 0.95), rel=1e-4)
 
 
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(middle=st.fractions(-3, 4), down=st.fractions(0, 2), up=st.fractions(0, 2))
 def test_a_moved_interval_keeps_its_inner_arm_and_what_clipping_leaves(
     middle: Fraction, down: Fraction, up: Fraction
@@ -368,6 +366,7 @@ def test_a_moved_interval_keeps_its_inner_arm_and_what_clipping_leaves(
     assert not 0 <= middle <= 1 or (low, high) == clipped
 
 
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     st.fractions(-3, 4, max_denominator=10**6), st.floats(0, 5), st.floats(0, 5), st.sampled_from([1, 7, GRID_STEPS])
 )
@@ -413,13 +412,13 @@ def test_few_reports_take_the_largest_spread_that_the_bounds_allow() -> None:
     assert given.intervals[POPULATION] == pytest.approx((170 - half, 170 + half), abs=1e-4)
 
 
-@pytest.mark.parametrize("reports", [[0], [GRID_STEPS], [5, 5], [-(10**12)], [7] * 99, [7] * 100, [7] * 2000])
-@pytest.mark.parametrize("confidence", [1e-300, 0.5, 0.95, 1 - 2**-53])
-def test_one_two_and_equal_reports_give_finite_bars_in_order(reports: list[int], confidence: float) -> None:
-    given = estimate(task(), tally(reports), confidence)
-    assert all(error > 0 and isfinite(error) for error in given.stderr.values())
-    assert all(120 <= low <= high <= 220 for low, high in given.intervals.values())
-    assert given.stderr[REPORTERS] <= given.stderr[POPULATION]
+@pytest.mark.parametrize("confidence", [1e-300, 0.5, 1 - 2**-53])
+def test_one_two_and_equal_reports_give_finite_bars_in_order(confidence: float) -> None:
+    for some in ([0], [GRID_STEPS], [5, 5], [-(10**12)], [7] * 99, [7] * 100):
+        given = estimate(task(), tally(some), confidence)
+        assert all(error > 0 and isfinite(error) for error in given.stderr.values())
+        assert all(120 <= low <= high <= 220 for low, high in given.intervals.values())
+        assert given.stderr[REPORTERS] <= given.stderr[POPULATION]
 
 
 def lattice_coverage(mechanism: Laplace, n: int, offset: Fraction = Fraction(0)) -> float:

@@ -105,10 +105,10 @@ TABLE = read()
 SOME = TABLE[7::100]
 
 
-def test_a_third_of_the_quantiles_of_the_table_comes_out() -> None:
+def test_a_sixth_of_the_quantiles_of_the_table_comes_out() -> None:
     with guarded():
-        found = np.array([mixed_laplace_quantile(mix, confidence) for mix, confidence, _ in TABLE[::3]])
-    expected = np.array([quantile for _, _, quantile in TABLE[::3]])
+        found = np.array([mixed_laplace_quantile(mix, confidence) for mix, confidence, _ in TABLE[::6]])
+    expected = np.array([quantile for _, _, quantile in TABLE[::6]])
     assert float(abs(found / expected - 1).max()) < ALLOWED
 
 

@@ -78,7 +78,7 @@ def least_coverage_of_population(mechanism: RandomizedResponse, n: int, given: l
     ks = np.arange(n + 1)
     return min(
         float(stats.binom.pmf(ks, n, p0 + theta * (p1 - p0)) @ covered(given, theta))
-        for theta in [*np.linspace(0, 1, 101), *ends]
+        for theta in [*np.linspace(0, 1, 41), *ends]
     )
 
 

@@ -107,6 +107,7 @@ def test_both_intervals_of_all_rounds_cover(epsilon: str, groups: dict[int, int]
             assert coverage(together, epsilon, groups, share, target) >= CONFIDENCE - 1e-3, (share, target)
 
 
+@pytest.mark.medium
 def test_reports_that_are_taken_for_people_are_found() -> None:
     wrong = coverage(as_if_each_report_were_a_person, "12", {2: 30}, 0.3, POPULATION)
     assert wrong < 0.88

@@ -69,9 +69,9 @@ class NoRng:
 
 @pytest.mark.parametrize(("a", "b"), [(0, 1), (1, 1), (2, 3), (1, 5)])
 def test_bernoulli_exp_is_true_with_its_probability(enumerate_law: Enumerate, a: int, b: int) -> None:
-    law, missing = enumerate_law(lambda rng: int(bernoulli_exp(a, b, rng)), Fraction(1, 10**10))
+    law, missing = enumerate_law(lambda rng: int(bernoulli_exp(a, b, rng)), Fraction(1, 10**7))
     low, high = certified_exp(Fraction(a, b))
-    assert missing < Fraction(1, 10**5)
+    assert missing < Fraction(1, 10**3)
     assert 1 / high - missing <= law[1] <= 1 / low
 
 
