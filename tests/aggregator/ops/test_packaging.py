@@ -1,4 +1,4 @@
-"""What cannot be run here is checked by what can: each command of units, compose file and documents is one of hush."""
+"""Units, containers and locked libraries: their commands are those of hush, and little of them is exposed."""
 
 import os
 import re
@@ -8,20 +8,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
-from commands import commands, run
+from commands import commands, leaves
 from packaging.requirements import Requirement
 from packaging.version import Version
 from servers import need
 
-from hush import cli
-from hush_aggregator.broker.mosquitto import _QUEUED_BYTES
+from hush_aggregator.broker.mosquitto import Listener, configuration
 
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "aggregator/packaging"
@@ -32,12 +29,6 @@ COMPOSES: Any = {
 COMPOSE = COMPOSES["compose"]
 IMAGE = (HOME / "Dockerfile").read_text(encoding="utf-8")
 
-SERVICE = {
-    *("image", "build", "read_only", "tmpfs", "cap_drop", "security_opt", "network_mode", "volumes", "environment"),
-    *("entrypoint", "command", "user", "ports", "restart", "depends_on", "stop_grace_period", "healthcheck"),
-    "mem_limit",
-}
-"""Keys of the compose specification that are used here."""
 OWN = {"compose": {"aggregator"}, "compose-workers": {"database", "worker-1", "worker-2"}}
 EXPOSURE = 20
 """Tenths of a point that `systemd-analyze security` gives a service at most: 0 is none, 10 points are a service without
@@ -83,38 +74,16 @@ def of_shell(text: str) -> Iterator[list[str]]:
             yield shlex.split(line, comments=True)[1:]
 
 
-CALLS = [*of_units(), *of_compose("compose"), *of_compose("compose-workers"), *of_documents()]
-
-
-@pytest.mark.parametrize(
-    ("where", "words"),
-    [pytest.param(*call, id=f"{call[0]}: {' '.join(call[1])[:40]}") for call in CALLS],
-)
-def test_every_command_exists_and_every_option_of_it_is_read(
-    where: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.medium
+def test_every_command_of_units_containers_and_guide_exists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUSH_BROKER", "mqtt://broker.local")  # as the file of variables of a unit does
     monkeypatch.setenv("HUSH_STORE", "hush.sqlite3")
-    name, *rest = words
-    command: Any = typer.main.get_command(import_module(cli._COMMANDS[name].module).app)
-    path = [name]
-    while hasattr(command, "commands"):
-        part, *rest = rest
-        command = command.commands[part]
-        path.append(part)
-    command.make_context(name, list(rest))  # raises what is wrong with it
-    help_ = run([*path, "--help"], tmp_path)
-    assert help_.code == 0
-    for word in rest:
-        assert not word.startswith("--") or word.partition("=")[0] in help_.out, (where, word)
-
-
-@pytest.mark.parametrize("words", ["serve --stor x", "serve --task", "http --bind x y", "results", "store"])
-def test_a_command_that_does_not_exist_would_be_noticed(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises((ValueError, Exception), match=r"option|argument|Missing|unpack"):
-        test_every_command_exists_and_every_option_of_it_is_read("here", words.split(), tmp_path, monkeypatch)
+    calls = [*of_units(), *of_compose("compose"), *of_compose("compose-workers"), *of_documents()]
+    assert len(calls) > 20
+    for where, words in calls:
+        size = 2 if " ".join(words[:2]) in leaves() else 1
+        command: Any = leaves()[" ".join(words[:size])]
+        assert command.make_context(words[0], words[size:]), where  # raises what is wrong with it
 
 
 def test_variables_of_hush_are_those_of_an_option() -> None:
@@ -123,8 +92,9 @@ def test_variables_of_hush_are_those_of_an_option() -> None:
     assert {name for text in texts for name in re.findall(r"HUSH_[A-Z_]+", text)} <= known
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_is_one_that_systemd_takes_with_little_left_to_do_harm(unit: Path, tmp_path: Path) -> None:
+def test_systemd_accepts_a_unit_and_finds_little_exposed(unit: Path, tmp_path: Path) -> None:
     program = need("systemd-analyze")
     copy = tmp_path / unit.name
     installed = shutil.which("hush", path=str(Path(sys.executable).parent)) or sys.executable
@@ -132,19 +102,11 @@ def test_a_unit_is_one_that_systemd_takes_with_little_left_to_do_harm(unit: Path
     verified = told(program, "verify", str(copy))
     assert (verified.returncode, verified.stderr) == (0, "")
     judged = told(program, "security", "--offline=true", f"--threshold={EXPOSURE}", "--no-pager", str(copy))
-    assert judged.returncode == 0, judged.stdout.splitlines()[-1]
+    assert judged.returncode == 0, judged.stdout
 
 
 def told(*command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_a_unit_without_its_fence_would_be_noticed(tmp_path: Path) -> None:
-    program = need("systemd-analyze")
-    bare = tmp_path / "bare.service"
-    bare.write_text("[Service]\nType=exec\nExecStart=/bin/true\nProtectSystm=strict\n", encoding="utf-8")
-    assert "ProtectSystm" in told(program, "verify", str(bare)).stderr
-    assert told(program, "security", "--offline=true", f"--threshold={EXPOSURE}", str(bare)).returncode != 0
 
 
 def test_both_units_have_the_same_fence_and_user() -> None:
@@ -156,21 +118,18 @@ def test_both_units_have_the_same_fence_and_user() -> None:
 
 
 @pytest.mark.parametrize("name", COMPOSES)
-def test_the_compose_file_has_known_keys_and_names_what_is_there(name: str) -> None:
-    compose = COMPOSES[name]
-    assert compose.keys() <= {"name", "services", "volumes", "x-hush", "x-worker"}
-    services = compose["services"]
+def test_a_compose_file_names_what_exists_and_grants_little(name: str) -> None:
+    services, volumes = COMPOSES[name]["services"], COMPOSES[name]["volumes"]
     assert services.keys() == {"setup", "broker", "http", *OWN[name]}
     for service in services.values():
-        assert not service.keys() - SERVICE
-        assert {mount.partition(":")[0] for mount in service["volumes"]} <= compose["volumes"].keys()
+        assert {mount.partition(":")[0] for mount in service["volumes"]} <= volumes.keys()
         for needed, wish in service.get("depends_on", {}).items():
-            assert needed in services
-            assert wish["condition"] in {"service_started", "service_healthy", "service_completed_successfully"}
             assert wish["condition"] != "service_healthy" or "healthcheck" in services[needed]
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
-    build = compose["x-hush"]["build"]
+    open_ = {one for one in services for port in services[one].get("ports", []) if not port.startswith("127.0.0.1:")}
+    assert open_ == {"broker"}
+    build = COMPOSES[name]["x-hush"]["build"]
     assert (HOME / build["context"] / build["dockerfile"]).resolve() == HOME / "Dockerfile"
 
 
@@ -191,28 +150,15 @@ def bytes_of(size: str) -> int:
     return int(found[1]) * {"g": GIB, "m": GIB // 1024}[found[2].lower()]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_a_unit_has_less_memory_than_one_hostile_request_took(unit: Path) -> None:
-    (limit,) = [value for name, value in settings(unit) if name == "MemoryMax"]
-    assert bytes_of(limit) == GIB  # 13 of them were taken before; docs/operations.md has what is needed
-
-
-@pytest.mark.parametrize("name", COMPOSES)
-def test_every_container_has_a_limit_of_memory_and_the_broker_has_room_for_its_queue(name: str) -> None:
-    services = COMPOSES[name]["services"]
-    limits = {name: bytes_of(service["mem_limit"]) for name, service in services.items()}
-    assert {name: limit for name, limit in limits.items() if limit != GIB}.keys() == {
-        "broker",
-        "database",
-    } & limits.keys()
-    assert limits["broker"] >= 2 * _QUEUED_BYTES
-
-
-@pytest.mark.parametrize("name", COMPOSES)
-def test_only_the_broker_is_open_to_other_machines(name: str) -> None:
-    ports = {name: service.get("ports", []) for name, service in COMPOSES[name]["services"].items()}
-    open_ = {name for name, some in ports.items() for port in some if not port.startswith("127.0.0.1:")}
-    assert open_ == {"broker"}
+def test_every_unit_and_container_has_a_limit_of_memory(tmp_path: Path) -> None:
+    for unit in UNITS:  # 13 GiB were taken by one hostile request before; docs/operations.md has what is needed
+        assert [bytes_of(value) for name, value in settings(unit) if name == "MemoryMax"] == [GIB]
+    listener = Listener("", 8883, tmp_path / "c", tmp_path / "k", "mosquitto")
+    (queued,) = re.findall(r"max_queued_bytes (\d+)", configuration(tmp_path, listener))
+    for compose in COMPOSES.values():
+        limits = {name: bytes_of(service["mem_limit"]) for name, service in compose["services"].items()}
+        assert {name for name, limit in limits.items() if limit != GIB} == {"broker", "database"} & limits.keys()
+        assert limits["broker"] >= 2 * int(queued)  # room for its queue
 
 
 def test_the_image_copies_what_is_there_and_runs_as_nobody_else() -> None:
@@ -226,10 +172,11 @@ def test_the_image_copies_what_is_there_and_runs_as_nobody_else() -> None:
     assert re.findall(r"^ENTRYPOINT (.*)", IMAGE, flags=re.MULTILINE) == ['["hush"]']
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("name", "users"), [("compose", {"aggregator"}), ("compose-workers", {"worker-1", "worker-2"})]
 )
-def test_the_shell_script_of_the_setup_makes_a_broker_once(name: str, users: set[str], tmp_path: Path) -> None:
+def test_the_script_of_the_setup_makes_a_broker_once(name: str, users: set[str], tmp_path: Path) -> None:
     """Run as it stands, but for where things are."""
     need("openssl")
     (script,) = COMPOSES[name]["services"]["setup"]["command"]
@@ -303,15 +250,11 @@ def test_no_image_has_a_tag_that_moves() -> None:
         assert re.search(rf":{version}(-[a-z0-9-]+)?$", image), image
 
 
-@pytest.mark.parametrize("name", FIXED)
-def test_no_library_may_be_older_than_its_last_known_hole(name: str) -> None:
-    floors = [
-        next(Version(part.version) for part in one.specifier if part.operator == ">=")
-        for one in wanted(*PROJECT["project"]["optional-dependencies"])
-        if one.name == name
-    ]
-    assert floors
-    assert min(floors) >= Version(FIXED[name])
+def test_no_library_may_be_older_than_its_last_known_hole() -> None:
+    floors: dict[str, list[Version]] = {}
+    for one in wanted(*PROJECT["project"]["optional-dependencies"]):
+        floors.setdefault(one.name, []).extend(Version(part.version) for part in one.specifier if part.operator == ">=")
+    assert {name: min(floors[name]) >= Version(fixed) for name, fixed in FIXED.items()} == dict.fromkeys(FIXED, True)
 
 
 @pytest.mark.large
@@ -327,4 +270,4 @@ def test_pip_installs_what_is_locked_and_checks_each_hash(name: str, tmp_path: P
         [*install, "--force-reinstall", "--requirement", str(wrong)], capture_output=True, text=True, check=False
     )
     assert refused.returncode != 0
-    assert "DO NOT MATCH THE HASHES" in refused.stderr
+    assert "HASHES" in refused.stderr
