@@ -26,30 +26,31 @@ async def never_awaited(_: object) -> None:
 
 @pytest.mark.parametrize("kind", [Client, SyncClient])
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("wrong", "given"),
     [
-        ({"url": 5}, 'url must be an address such as "mqtt://localhost", or a BrokerUrl, not of type int'),
-        ({"url": None}, "url must be an address"),
-        ({"device": None}, 'device must be text such as "sensor-17", not of type NoneType'),
-        ({"device": 17}, 'device must be text such as "sensor-17", not of type int'),
-        ({"state": 5}, "state must be the path of a directory, not of type int"),
-        ({"policy": 4}, "policy must be a Policy, not of type int"),
-        ({"spread": "1"}, "spread must be a number of seconds, not of type str"),
-        ({"spread": True}, "spread must be a number of seconds, not of type bool"),
-        ({"capacity": "5"}, "capacity must be a whole number, not of type str"),
-        ({"capacity": 1.5}, "capacity must be a whole number, not of type float"),
-        ({"tls": True}, "tls must be an ssl.SSLContext, not of type bool"),
-        ({"client_id": 5}, "client_id must be text, not of type int"),
-        ({"on_delivery": "print"}, "on_delivery must be a function of one receipt, not of type str"),
-        ({"on_delivery": never_awaited}, "on_delivery must not be `async def`"),
-        ({"keep": Secret()}, "keep must be a number of seconds, not of type Secret"),
+        ({"url": 5}, "int"),
+        ({"url": None}, "url"),
+        ({"device": None}, "NoneType"),
+        ({"device": 17}, "int"),
+        ({"state": 5}, "int"),
+        ({"policy": 4}, "int"),
+        ({"spread": "1"}, "str"),
+        ({"spread": True}, "bool"),
+        ({"capacity": "5"}, "str"),
+        ({"capacity": 1.5}, "float"),
+        ({"tls": True}, "bool"),
+        ({"client_id": 5}, "int"),
+        ({"on_delivery": "print"}, "str"),
+        ({"on_delivery": never_awaited}, "async def"),
+        ({"keep": Secret()}, "Secret"),
     ],
 )
-def test_an_argument_of_the_wrong_type_is_named(kind: Any, wrong: dict[str, object], words: str) -> None:  # noqa: ANN401
-    given = {"url": "mqtt://localhost", "device": "d", "state": "s"} | wrong
+def test_an_argument_of_the_wrong_type_is_named(kind: Any, wrong: dict[str, object], given: str) -> None:  # noqa: ANN401
+    arguments = {"url": "mqtt://localhost", "device": "d", "state": "s"} | wrong
     with pytest.raises(TypeError) as caught:
-        kind(given.pop("url"), **given)
-    assert str(caught.value).startswith(words)
+        kind(arguments.pop("url"), **arguments)
+    assert str(caught.value).startswith(next(iter(wrong)))
+    assert given in str(caught.value)
     assert "171.25" not in str(caught.value)
 
 
@@ -86,11 +87,11 @@ async def test_a_callback_of_a_source_is_a_plain_function(tmp_path: Path, wrong:
 async def test_a_source_and_a_callback_can_be_called(tmp_path: Path) -> None:
     async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "s") as gateway:
         for wrong in (5, "172", None):
-            with pytest.raises(TypeError, match="source must be a function without arguments, not of type"):
+            with pytest.raises(TypeError, match="source "):
                 gateway.answer("d", "heights", wrong)  # type: ignore[arg-type]
-            with pytest.raises(TypeError, match="callback must be a function of one task, not of type"):
+            with pytest.raises(TypeError, match="callback "):
                 gateway.on_task(wrong)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="source_timeout must be a number of seconds, not of type str"):
+        with pytest.raises(TypeError, match=r"source_timeout .*str"):
             gateway.answer("d", "heights", lambda: 1, source_timeout="5")  # type: ignore[arg-type]
         for name, given in (("source_timeout", -1), ("source_timeout", 1e9), ("absent", "never")):
             with pytest.raises(HushError, match=f"^{name}: "):

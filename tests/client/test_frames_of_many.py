@@ -14,6 +14,8 @@ from hush_client.privacy.answer import FRAME_REPORTS
 from hush_client.state.database import FILE_NAME
 from hush_common.wire import Frame, decode
 
+pytestmark = pytest.mark.virtual_time
+
 MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
 
 

@@ -311,30 +311,20 @@ def test_a_sensor_that_was_silent_for_long_takes_no_part_after_a_start(house: Ho
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "name"),
     [
-        (["--task", "x", "--topic", "a/#/b"], "--topic: is not a topic filter; for example zigbee2mqtt/+"),
-        (["--task", "X!", "--topic", "a"], "--task: is not a task id; use a-z, 0-9 and -, at most 64"),
-        (
-            ["--task", "x", "--task", "y", "--task", "z", "--topic", "a", "--field", "t", "--field", "h"],
-            "--field: is given 2 times for 3 tasks; write it once, or for each",
-        ),
-        (["--task", "x", "--task", "x", "--topic", "a"], "--task: names a task twice; write each once"),
-        (["--task", "x", "--topic", "a", "--absent", "no"], "--absent: must be answer or skip"),
-        (
-            ["--task", "x", "--topic", "a", "--exclude", "b+"],
-            "--exclude: is not a topic filter; for example zigbee2mqtt/+",
-        ),
-        (
-            ["--task", "x", "--topic", "a", "--take-part", "b#"],
-            "--take-part: is not a topic filter; for example zigbee2mqtt/+",
-        ),
-        (
-            ["--task", "x", "--topic", "a", "--yes", "On", "--no", "ON"],
-            "--no: is the same word as --yes; write two different ones",
-        ),
+        (["--task", "x", "--topic", "a/#/b"], "--topic"),
+        (["--task", "X!", "--topic", "a"], "--task"),
+        (["--task", "x", "--task", "y", "--task", "z", "--topic", "a", "--field", "t", "--field", "h"], "--field"),
+        (["--task", "x", "--task", "x", "--topic", "a"], "--task"),
+        (["--task", "x", "--topic", "a", "--absent", "no"], "--absent"),
+        (["--task", "x", "--topic", "a", "--exclude", "b+"], "--exclude"),
+        (["--task", "x", "--topic", "a", "--take-part", "b#"], "--take-part"),
+        (["--task", "x", "--topic", "a", "--yes", "On", "--no", "ON"], "--no"),
     ],
 )
-def test_a_mistake_is_one_line(options: list[str], message: str, tmp_path: Path) -> None:
+def test_a_mistake_is_one_line(options: list[str], name: str, tmp_path: Path) -> None:
     shown = run(["gateway", *options, "--state", str(tmp_path / "s")], directory=tmp_path)
-    assert (shown.code, shown.err.strip()) == (2, f"hush: {message}")
+    assert shown.code == 2
+    (line,) = shown.err.strip().splitlines()
+    assert line.startswith(f"hush: {name}: ")

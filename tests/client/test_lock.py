@@ -135,5 +135,5 @@ async def test_a_lock_that_nobody_refers_to_is_released(tmp_path: Path) -> None:
 
 async def test_a_directory_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match=r"file.*name a directory that is writable"):
+    with pytest.raises(StateError, match="file"):
         await Lock.acquire(tmp_path / "file")

@@ -315,5 +315,5 @@ def test_a_topic_filter_is_one(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a/#/b", "a+", "a/b#", "a\nb"])
 def test_what_is_not_a_topic_filter_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match=r"is not a topic filter; for example zigbee2mqtt/\+"):
+    with pytest.raises(OptionError, match=r"zigbee2mqtt/\+"):
         check_filter(text)

@@ -119,7 +119,7 @@ def test_it_is_said_once_that_tasks_are_forgotten(caplog: pytest.LogCaptureFixtu
     for number in range(10):
         learn(catalogue, f"t{number}")
     (record,) = caplog.records
-    assert "this broker has more tasks than a device remembers" in record.getMessage()
+    assert "more tasks" in record.getMessage()
 
 
 async def test_an_error_that_is_told_again_and_again_does_not_grow() -> None:
