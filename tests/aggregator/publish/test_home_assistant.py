@@ -21,7 +21,6 @@ from hush import Task
 from hush_aggregator import Estimate, PartEstimate
 from hush_aggregator.commands.serve import Settings
 from hush_aggregator.home_assistant import MOST_PARTS, Announcing, announcement
-from hush_aggregator.presentation import NumberFormat
 from hush_aggregator.result import encode
 from hush_aggregator.store import SqliteEditor, TaskState
 from hush_common.errors import OptionError
@@ -113,40 +112,6 @@ def states(kind: str, payload: bytes, *keys: str) -> dict[str, str]:
     """What these sensors show, or all."""
     found = sensors(announcement(TASKS[kind], STATUS))
     return {key: rendered(str(found[key]["value_template"]), payload) for key in keys or found}
-
-
-FORMATS = [  # standard error, values: digits, rounding, zeros, signs, sizes
-    (0.04, (0.3125, -0.3125, 0.0, -1e-9, 0.285, 0.5)),
-    (0.0999999999999999999, (0.1,)),
-    (0.0999999999, (1 / 3, 2 / 3, 0.99995)),
-    (12.0, (171.449999, 171.45, -0.04, 9_999_999.5, 9_999_999.99999999, 1e9, 1.2345678e12, -4e300)),
-    (1e-20, (0.1, -1 / 3)),
-    (0.0, (0.125, 0.0)),
-    (3e8, (123_456_789.5, 5e-324)),
-    (1e12, (7.5,)),
-    (None, (0.3125, 17)),
-]
-
-
-@pytest.mark.parametrize("kind", ["number", "bit"])
-def test_a_state_has_the_digits_that_every_screen_shows(kind: str) -> None:
-    for error, values in FORMATS:
-        stderr = {} if error is None else {"population": error / 2, "reporters": error}
-        for value in values:
-            found = result_of(TASKS[kind], single(9, value, stderr=stderr, intervals={"anytime": (value, value + 1)}))
-            shown = states(kind, encode(found.to_document()), "mean", "anytime_upper")
-            expected = [NumberFormat.of(found).number(one).replace(" ", "") for one in (value, value + 1)]
-            assert [*shown.values()] == expected, (error, value)
-
-
-def test_parts_have_the_digits_of_their_own_standard_errors() -> None:
-    parts = tuple(
-        PartEstimate(name=f"c{n}", n=9, mean=1 / 3, stderr={"reporters": 10.0**-n}, intervals=INTERVALS)
-        for n in range(5)
-    )
-    payload = encode(result_of(TASKS["vector"], Estimate(9, parts=parts)).to_document())
-    shown = states("vector", payload, *(f"mean_{n}" for n in range(5)))
-    assert [*shown.values()] == ["0.3", "0.33", "0.333", "0.3333", "0.33333"]
 
 
 @pytest.mark.parametrize(

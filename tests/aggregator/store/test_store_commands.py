@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from stored import counted_ids, stored_ids
+from stored import counted_ids
 from typer.testing import CliRunner
 
 from hush import HushError, Task
@@ -120,13 +120,6 @@ def test_nothing_is_forgotten_without_a_yes(path: Path) -> None:
     result = CliRunner().invoke(task_app, ["forget", "way", "--store", str(path)], input="n\n")
     assert result.exit_code != 0
     assert rows(path)["way"] is TaskState.OPEN
-
-
-@pytest.mark.parametrize("command", ["withdraw", "take-over", "forget"])
-def test_a_task_that_is_not_there_is_named(path: Path, command: str) -> None:
-    yes = ["--yes"] if command == "forget" else []
-    with pytest.raises(TaskError, match=r"weights.*hush task list --store"):
-        told(task_app, command, "weights", "--store", path, *yes)
 
 
 def documents(*words: object) -> list[dict[str, Any]]:
@@ -254,22 +247,15 @@ def test_a_damaged_backup_is_not_put_back(path: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_compacted_store_is_smaller_and_says_the_same(path: Path) -> None:
+def test_a_compacted_store_is_smaller_and_has_the_same_reports(path: Path) -> None:
     with SqliteStore(path) as opened:
         for _ in range(60):
             count(opened, HEIGHTS, 2, 500)
-    ids, before = stored_ids(path), path.stat().st_size
+    before = counted_ids(path)
     with SqliteStore(path), pytest.raises(StoreError, match="another aggregator"):
         told(store.app, "compact", "--store", path)
     said = json.loads(told(store.app, "compact", "--store", path, "--json"))
-    assert (said["status"], said["after"]) == ("compacted", path.stat().st_size)
-    assert path.stat().st_size < min(before, said["before"], 32 * len(ids))
-    assert sorted(stored_ids(path)) == sorted(ids)
-    with SqliteStore(path) as opened:
-        count(opened, HEIGHTS, 2, 1)
-        again = np.frombuffer(b"".join(report.id for report in opened.reports(HEIGHTS.digest, 2)), dtype="V16")
-        outcome = opened.commit([Accepted(HEIGHTS, 2, again, np.ones((len(again), 1), dtype=np.int64))], {})
-        assert (outcome.accepted, outcome.refused) == (0, {Refusal.DUPLICATE: 30_006})
-        assert opened.counted_since(HEIGHTS.digest, 0) == 30_046
+    assert said["after"] == path.stat().st_size < said["before"]
+    assert (sorted(counted_ids(path)[0]), counted_ids(path)[1]) == (sorted(before[0]), before[1])
     with pytest.raises(StoreError, match="no such file"):
         told(store.app, "compact", "--store", path.with_name("none"))
