@@ -110,6 +110,7 @@ def noise(confidence: float, counts: Mapping[float, int]) -> float:
     return float(brentq(lambda x: inside(x) - confidence, 1, 200, xtol=1e-11))
 
 
+@pytest.mark.medium
 def test_one_device_of_great_noise_among_many_leaves_an_exact_interval() -> None:
     number = {"kind": "number", "lower": 0.0, "upper": 1000.0}
     task = make_task({"id": "mixed", "epsilon": "4", "offers": ["0.1", "4"], "domain": number})

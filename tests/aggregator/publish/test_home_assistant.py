@@ -325,7 +325,7 @@ async def test_the_user_of_home_assistant_sees_a_task_come_and_go(broker: Harden
         assert await came(home, CONFIG) == b""
 
 
-@pytest.mark.soak  # it waits for a random moment within ten seconds
+@pytest.mark.large  # it waits for a random moment within ten seconds
 async def test_the_user_of_home_assistant_sees_that_nobody_serves(
     broker: Hardened, serve: "subprocess.Popen[bytes]"
 ) -> None:

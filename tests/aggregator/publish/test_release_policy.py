@@ -78,7 +78,7 @@ def test_an_estimate_below_release_from_has_no_figures(tmp_path: Path) -> None:
         world.serve()
         (first,) = {json.dumps(document, sort_keys=True) for _, document in world.estimates}
         world.send(*(frame(FROM) for _ in range(4)))
-        world.wait(HOUR)
+        world.wait(60)
         assert counted(world) == 4
         document = json.loads(first)
         assert document == world.estimate
@@ -137,6 +137,7 @@ def test_a_start_an_outage_and_a_take_over_release_nothing_in_between(tmp_path: 
         assert world.estimate["n"] == 7
 
 
+@pytest.mark.medium
 def test_a_release_that_was_missed_waits_for_the_next_time(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -152,6 +153,7 @@ def test_a_release_that_was_missed_waits_for_the_next_time(tmp_path: Path) -> No
         assert world.estimate["n"] == 1
 
 
+@pytest.mark.medium
 def test_a_clock_that_is_set_back_releases_nothing_a_second_time(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -194,6 +196,7 @@ def test_a_clock_that_was_wrong_is_set_back_by_accept_clock(tmp_path: Path) -> N
         assert world.estimate["n"] == 1
 
 
+@pytest.mark.medium
 def test_both_rules_hold_together(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", BOTH) as world:
         world.serve()
@@ -296,7 +299,9 @@ def life(path: Path, task: Task, reports: list[int]) -> str:
         return observed(world)
 
 
-@pytest.mark.parametrize("task", [FROM, HOURLY, BOTH], ids=["from", "every", "both"])
+@pytest.mark.parametrize(
+    "task", [pytest.param(FROM, marks=pytest.mark.medium), pytest.param(HOURLY, marks=pytest.mark.medium), BOTH]
+)
 def test_nothing_seen_before_a_release_depends_on_the_reports(tmp_path: Path, task: Task) -> None:
     silent = life(tmp_path / "silent", task, [0, 0, 0, 0])
     for number, reports in enumerate(([1, 0, 0, 0], [0, 1, 1, 1])):

@@ -55,6 +55,7 @@ def test_reports_are_dropped_once_their_task_was_closed_for_so_long(world: World
     assert world.n == 2
 
 
+@pytest.mark.medium
 def test_a_round_is_closed_when_its_reports_are_dropped(world: World) -> None:
     world.task = task = make_task(HOURLY | {"retention": "2h"})
     world.serve()

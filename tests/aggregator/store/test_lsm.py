@@ -168,7 +168,7 @@ def test_runs_of_which_everything_was_deleted_can_be_merged(path: Path) -> None:
 def test_a_batch_that_failed_leaves_no_report_behind(path: Path) -> None:
     rng, known = np.random.default_rng(6), Known()
     with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
-        for turn in range(21):
+        for turn in range(11):
             lost: Known = {}
             failing = batch(rng, 12, lost)
             other.execute("CREATE TRIGGER fault AFTER INSERT ON refusal BEGIN SELECT RAISE(ABORT, 'planted'); END")

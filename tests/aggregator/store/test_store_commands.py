@@ -159,7 +159,7 @@ def test_an_export_without_pyarrow_names_it_and_leaves_nothing(
     assert not list(tmp_path.glob("reports*"))
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", pytest.param("parquet", marks=pytest.mark.medium)])
 def test_an_export_has_every_report_and_no_file_is_overwritten(path: Path, tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"reports.{ending}"
     said = told(results.export_app, "heights", "--store", path, "--out", out)

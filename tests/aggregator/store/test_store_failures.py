@@ -55,7 +55,6 @@ PLAIN, RELEASED, KEPT, CLOSING, ENDED, LEARNED, ROUNDS = (
     )
 )
 GIVEN = (PLAIN, RELEASED, KEPT, CLOSING, ENDED)
-WAYS = ("alone", "separate", "worker")  # how the service is connected
 LASTS_S, ENDS_WITHIN_S, OUTAGE_S = 200, 10, 5
 EVERY_S, RESTARTS_AT, CLOSES_AT = 5, 40, 100
 
@@ -151,7 +150,7 @@ class World:
     """A service on a store that fails, and the devices and the operator around it."""
 
     path: Path
-    way: str
+    way: str  # how it is connected: alone, with separate connections, or as a worker
     loop: SlowLoop
     sent: Counter[str] = field(default_factory=Counter)
 
@@ -341,7 +340,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closing, "LASTING_S", 3.0)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", ["alone", *(pytest.param(way, marks=pytest.mark.medium) for way in ("separate", "worker"))]
+)
 def test_every_loop_survives_a_store_that_fails_for_a_moment(memory_path: Path, way: str) -> None:
     async def story(world: World) -> tuple[set[Call], str]:
         with SqliteStore(world.path) as opened:
