@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from single_intervals import FiniteChannel
 
 __all__ = [
-    "BAR", "CONFIDENCES", "EPSILONS", "RUNS", "SIZES", "SLACK", "VALUES", "Array", "Cell", "Counts", "holds", "law",
+    "BAR", "CONFIDENCES", "EPSILONS", "RUNS", "SIZES", "SLACK", "VALUES", "Array", "Cell", "Counts", "law",
     "shares", "sizes", "switches",
 ]  # fmt: skip
 
@@ -71,10 +71,6 @@ class Cell:
     def margin(self) -> float:
         """Coverage beyond what is claimed, in standard errors of `RUNS` runs that cover as claimed."""
         return (self.coverage - self.confidence) / sqrt(self.confidence * (1 - self.confidence) / RUNS)
-
-
-def holds(limits: tuple[float, float], truth: float) -> bool:
-    return limits[0] - SLACK <= truth <= limits[1] + SLACK
 
 
 def law(of: FiniteChannel, value: float) -> Array:

@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import log, pi, sqrt
 
 import numpy as np
 from covering.cells import Array
-from numpy.typing import NDArray
 from scipy import special, stats
 
-__all__ = ["Window", "answered_sum", "coin_sum", "laplace_below", "lattice_sum", "mixed_below", "outcomes"]
+__all__ = ["Window", "answered_sum", "coin_sum", "laplace_below", "mixed_below", "outcomes"]
 
 _EVERY = 1 << 17
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(400)
@@ -89,20 +87,6 @@ def answered_sum(people: Sequence[tuple[int, float]], n: int) -> Window:
         one = coin_sum([(count, p), (n - count, q)])
         pmf[one.low : one.low + len(one.pmf)] += weight * one.pmf
     return Window(0, pmf)
-
-
-@lru_cache(maxsize=64)
-def _transform(law: tuple[float, ...], size: int) -> NDArray[np.complex128]:
-    return np.asarray(np.fft.rfft(np.array(law), size))
-
-
-def lattice_sum(parts: Sequence[tuple[int, Sequence[float]]]) -> Array:
-    """The law of a sum of independent integers: `count` of each law on {0, 1, …}."""
-    size = sum(count * (len(law) - 1) for count, law in parts) + 1
-    product = np.ones(size // 2 + 1, dtype=complex)
-    for count, law in parts:
-        product *= _transform(tuple(law), size) ** count
-    return np.asarray(np.maximum(np.fft.irfft(product, size), 0))
 
 
 def outcomes(n: int, kinds: int) -> Array:

@@ -34,7 +34,6 @@ LEAST, MOST_EPSILON = 0.2, 16.0
 MOST, MOST_DRAWN = 100_000, 2_000
 ROUNDS = 3
 NUMBER = {"kind": "number", "lower": 0.0, "upper": 1.0}
-Values = dict[float, float]
 
 
 @dataclass(frozen=True)

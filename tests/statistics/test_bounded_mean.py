@@ -132,8 +132,8 @@ def poisson_binomial(chances: Array) -> Array:
 def test_two_levels_cover_the_reporters_even_where_they_are_unequal(n: int) -> None:
     rng = np.random.default_rng(n)
     samples = [np.zeros(n), np.ones(n), np.r_[1.0, np.zeros(n - 1)], rng.random(n), rng.integers(0, 2, n).astype(float)]
-    for of, values in product(COINS, samples):
-        given = intervals(of, n, REPORTERS)
+    of_coins = [(of, intervals(of, n, REPORTERS)) for of in COINS]
+    for (of, given), values in product(of_coins, samples):
         ones = poisson_binomial(np.array([law(of, x)[1] for x in values.tolist()]))
         covered = [given[n - k, k][0] - ALLOWED <= values.mean() <= given[n - k, k][1] + ALLOWED for k in range(n + 1)]
         assert float(ones @ np.array(covered)) >= NOMINAL - ALLOWED
