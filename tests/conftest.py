@@ -129,20 +129,16 @@ def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     """An open broker."""
-    server = Mosquitto(tmp_path_factory.mktemp("mosquitto"))
-    server.start()
-    yield server
-    server.stop()
+    with Mosquitto(tmp_path_factory.mktemp("mosquitto")).running() as server:
+        yield server
 
 
 @pytest.fixture
 def bare(memory_path: Path) -> Iterator[Mosquitto]:
     """A broker with nothing that tells it to lose less when it is killed."""
     (memory_path / "broker").mkdir()
-    server = Mosquitto(memory_path / "broker", settings="")
-    server.start()
-    yield server
-    server.stop()
+    with Mosquitto(memory_path / "broker", settings="").running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -153,10 +149,8 @@ def guarded_mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosq
     passwords.touch()
     subprocess.run([need("mosquitto_passwd"), "-b", str(passwords), "alice", "right"], check=True)
     passwords.chmod(0o644)
-    server = Mosquitto(directory, access=f"allow_anonymous false\npassword_file {passwords}")
-    server.start()
-    yield server
-    server.stop()
+    with Mosquitto(directory, access=f"allow_anonymous false\npassword_file {passwords}").running() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

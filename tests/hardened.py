@@ -5,13 +5,13 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import aiomqtt
-from servers import free_port, need, wait_until_listening
+from servers import Mosquitto, free_port
 from waiting import PATIENCE_S
 
 __all__ = ["HOST", "Hardened", "hush"]
@@ -32,20 +32,24 @@ def hush(*arguments: str, cwd: Path | None = None, **environment: str) -> subpro
     )
 
 
-@dataclass
-class Hardened:
-    """The broker of a directory, on a port of its own.
+class Hardened(Mosquitto):
+    """The broker of a directory that `hush broker config` made, on ports of its own.
 
     Args:
-        home: what `hush broker config` makes.
+        home: the directory.
         users: names and roles of those who are let in.
     """
 
-    home: Path
-    users: dict[str, str]
-    port: int = field(default_factory=free_port)
-    websockets: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    def __init__(self, home: Path, users: dict[str, str]) -> None:
+        super().__init__(home)
+        self.home, self.users, self.websockets = home, users, free_port()
+
+    @property
+    def ports(self) -> Iterable[int]:
+        return self.port, self.websockets
+
+    def configure(self) -> None:
+        """Its configuration is there: see `set_up`."""
 
     def set_up(self) -> None:
         """Configuration and users, by the commands."""
@@ -59,26 +63,12 @@ class Hardened:
             assert added.returncode == 0, added.stderr
             assert self.password(name) not in added.stdout + added.stderr
 
-    def start(self) -> None:
-        with (self.home / "log").open("ab") as log:
-            command = [need("mosquitto"), "-c", str(self.home / "mosquitto.conf")]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until_listening(self.process, (self.port, self.websockets), self.home / "log")
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait(60)
-
     @contextmanager
-    def running(self) -> Iterator["Hardened"]:
+    def running(self) -> Iterator[Self]:
         """Set it up and start it; stop it at the end."""
         self.set_up()
-        self.start()
-        try:
+        with super().running():
             yield self
-        finally:
-            self.stop()
 
     def reload(self) -> None:
         """As the commands say: the process reads passwords and rules again."""
@@ -89,12 +79,12 @@ class Hardened:
     def password(self, user: str) -> str:
         return (self.home / "credentials" / user).read_text(encoding="utf-8").strip()
 
-    def url(self, user: str) -> str:
+    def address(self, user: str) -> str:
         return f"mqtts://{user}@{HOST}:{self.port}?ca={self.home / 'ca.pem'}"
 
     def login(self, user: str) -> tuple[str, ...]:
         """The options of a command of hush for this user."""
-        return "--broker", self.url(user), "--password-file", str(self.home / "credentials" / user)
+        return "--broker", self.address(user), "--password-file", str(self.home / "credentials" / user)
 
     def client(
         self, user: str | None, *, identifier: str | None = None, password: str | None = None, kept: bool = False

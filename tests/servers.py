@@ -7,7 +7,6 @@ import secrets
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,19 +14,9 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 import pytest
-from waiting import PATIENCE_S
+from waiting import wait_until
 
-__all__ = ["Mosquitto", "Postgres", "free_port", "missing", "need", "wait_until_listening"]
-
-CONFIGURATION = """\
-user {user}
-listener {port} 127.0.0.1
-{access}
-persistence true
-persistence_location {directory}/
-{settings}
-{listeners}
-"""
+__all__ = ["Mosquitto", "Postgres", "free_port", "missing", "need"]
 
 
 def need(program: str) -> str:
@@ -65,24 +54,12 @@ def free_port() -> int:
 _TURNS = itertools.count(secrets.randbelow(12_000))
 
 
-def wait_until_listening(broker: "subprocess.Popen[bytes]", ports: Iterable[int], log: Path) -> None:
-    """Return once a broker that was started accepts connections on all its ports."""
-    left, deadline = [*ports], time.monotonic() + PATIENCE_S
-    while left:
-        if broker.poll() is not None or time.monotonic() > deadline:
-            pytest.fail(f"mosquitto did not come up on port {left[0]}:\n{log.read_text(encoding='utf-8')}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", left[0])) == 0:
-                left.pop(0)
-                continue
-        time.sleep(0.02)
-
-
 @dataclass
 class Mosquitto:
-    """A real mosquitto on a free loopback port, which a test may stop and start again (its memory persists).
+    """A real mosquitto on free ports of the loopback, which a test may stop and start again (its memory persists).
 
     Args:
+        directory: where its configuration, its memory and its log are.
         access: who may come in, in the words of its configuration.
         listeners: further ports, each with the lines of configuration that follow it.
         settings: what else its configuration says, for all listeners.
@@ -90,7 +67,7 @@ class Mosquitto:
 
     directory: Path
     access: str = "allow_anonymous true"
-    port: int = 0
+    port: int = field(default_factory=free_port)
     listeners: dict[int, str] = field(default_factory=dict)
     settings: str = "max_queued_messages 0\nmax_inflight_messages 1000"
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -99,31 +76,46 @@ class Mosquitto:
     def url(self) -> str:
         return f"mqtt://127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        program = need("mosquitto")
-        if not self.port:
-            self.port = free_port()
-        configuration = self.directory / "mosquitto.conf"
-        configuration.write_text(
-            CONFIGURATION.format(
-                user=getpass.getuser(),  # started by root, mosquitto would change to a user who may not read tmp_path
-                port=self.port,
-                access=self.access,
-                directory=self.directory,
-                settings=self.settings,
-                listeners="\n".join(f"listener {port} 127.0.0.1\n{text}" for port, text in self.listeners.items()),
-            ),
-            encoding="utf-8",
+    @property
+    def ports(self) -> Iterable[int]:
+        return self.port, *self.listeners
+
+    def configure(self) -> None:
+        """Write its configuration, before each start."""
+        lines = (
+            f"user {getpass.getuser()}",  # started by root, mosquitto would change to a user who may not read tmp_path
+            f"listener {self.port} 127.0.0.1",
+            self.access,
+            "persistence true",
+            f"persistence_location {self.directory}/",
+            self.settings,
+            *(f"listener {port} 127.0.0.1\n{text}" for port, text in self.listeners.items()),
         )
-        with (self.directory / "mosquitto.log").open("ab") as log:
-            self.process = subprocess.Popen([program, "-c", str(configuration)], stdout=log, stderr=log)
-        wait_until_listening(self.process, (self.port, *self.listeners), self.directory / "mosquitto.log")
+        (self.directory / "mosquitto.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def start(self) -> None:
+        """Start it; return once it accepts connections on all its ports."""
+        self.configure()
+        command = [need("mosquitto"), "-c", str(self.directory / "mosquitto.conf")]
+        log = self.directory / "mosquitto.log"
+        with log.open("ab") as out:
+            self.process = process = subprocess.Popen(command, stdout=out, stderr=out)
+        for port in self.ports:
+            wait_until(lambda port=port: process.poll() is not None or is_listening(port))
+        assert process.poll() is None, log.read_text(encoding="utf-8")
 
     def stop(self) -> None:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(60)
             self.process = None
+
+    def kill(self) -> None:
+        """SIGKILL: what it has not written is gone."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(60)
+        self.process = None
 
     @contextmanager
     def running(self) -> Iterator[Self]:
@@ -134,12 +126,11 @@ class Mosquitto:
         finally:
             self.stop()
 
-    def kill(self) -> None:
-        """SIGKILL: what it has not written is gone."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(60)
-        self.process = None
+
+def is_listening(port: int) -> bool:
+    """Whether somebody accepts connections on a port of the loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 _SETTINGS = "fsync = off\nmax_connections = 40\nshared_buffers = 64MB\nlog_min_messages = fatal\n"

@@ -19,4 +19,4 @@ def wait_until(condition: Callable[..., object], seconds: float = PATIENCE_S) ->
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, condition
-        time.sleep(0.05)
+        time.sleep(0.02)

@@ -34,7 +34,8 @@ async def attacked(
             await gateway.report(f"d{number}", "heights", 172.0)
         await asyncio.sleep(1)
         with closing(sqlite3.connect(state / "hush.sqlite3")) as reader:
-            seen, written = None, -1
+            seen: object = None
+            written = -1
             for number in range(0, seconds, every):
                 version = reader.execute("PRAGMA data_version").fetchone()  # another one after each commit
                 written, seen = written + (version != seen), version
@@ -42,7 +43,7 @@ async def attacked(
                     broker.retain(recall_topic("heights"), b"")
                 publish(broker, make_recall(1 if one else number, over=1 if one else number % 60))
                 await asyncio.sleep(every)
-            return written + (reader.execute("PRAGMA data_version").fetchone() != seen)
+            return written + bool(reader.execute("PRAGMA data_version").fetchone() != seen)
 
 
 def test_hostile_recalls_cost_one_resend_and_one_commit_an_hour(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hardened]:
 
 
 def url(broker: Hardened, user: str, *, websockets: bool = False) -> BrokerUrl:
-    found = BrokerUrl.parse(broker.url(user))
+    found = BrokerUrl.parse(broker.address(user))
     if websockets:
         found = BrokerUrl.parse(f"wss://{user}@{HOST}:{broker.websockets}/?ca={broker.home / 'ca.pem'}")
     return replace(found, password=broker.password(user))
