@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
@@ -47,21 +46,6 @@ def by_definition(value: object, lower: float, upper: float, steps: int) -> tupl
     exact, low, high = Fraction(number), Fraction(lower), Fraction(upper)
     inside = min(max(exact, low), high)
     return round((inside - low) / ((high - low) / steps)), inside != exact
-
-
-def ties_go_up(value: float, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
-    """A wrong twin."""
-    index, moved = by_definition(value, lower, upper, steps)
-    if index is None or moved:
-        return index, moved
-    exact = (Fraction(value) - Fraction(lower)) / (Fraction(upper) - Fraction(lower)) * steps
-    return math.floor(exact + Fraction(1, 2)), moved
-
-
-def in_floats(value: float, lower: float, upper: float, steps: int) -> tuple[int | None, bool]:
-    """A wrong twin: what one would write first."""
-    inside = min(max(value, lower), upper)
-    return round((inside - lower) * (steps / (upper - lower))), inside != value
 
 
 def near_the_ties(lower: float, upper: float, steps: int, place: int) -> list[float]:
@@ -112,19 +96,6 @@ def test_a_float_has_the_index_of_the_definition(
 def test_every_other_number_has_that_index_too(bounds: tuple[float, float], steps: int, value: object) -> None:
     lower, upper = bounds
     assert ValueGrid(lower, upper, steps).index(value) == by_definition(value, lower, upper, steps)
-
-
-@pytest.mark.parametrize("way", [by_definition, ties_go_up, in_floats], ids=lambda way: way.__name__)
-def test_the_definition_tells_a_wrong_grid_from_the_right_one(
-    way: Callable[[float, float, float, int], tuple[int | None, bool]],
-) -> None:
-    grid, differ = ValueGrid(0.1, 0.3, 1000), 0
-    for place in range(0, 1000, 10):
-        for value in near_the_ties(0.1, 0.3, 1000, place):
-            differ += grid.index(value) != way(value, 0.1, 0.3, 1000)
-    halves = ValueGrid(0.0, 4.0, 4)
-    differ += sum(halves.index(half / 2) != way(half / 2, 0.0, 4.0, 4) for half in range(9))
-    assert (differ == 0) == (way is by_definition)
 
 
 @given(BOUNDS, STEPS, st.integers(min_value=-(10**9), max_value=10**9))

@@ -249,17 +249,7 @@ def test_a_task_that_cannot_be_sticky_is_refused(change: dict[str, Any], field: 
 
 # ---- tasks that are made without a document: as strict, and nothing inexact
 
-OPENS = datetime(2026, 1, 1, tzinfo=UTC)
 TASK = Task(id="heights", epsilon=Fraction(1), mechanism="laplace", domain=NumberDomain(120.0, 220.0, "cm"))
-MEMOIZED = replace(
-    TASK,
-    mechanism="multilevel",
-    parameters=Parameters(levels=(1,)),
-    rounds=9,
-    repeat="sticky",
-    opens=OPENS,
-    round_every=timedelta(days=1),
-)
 HOSTILE: dict[str, tuple[Any, ...]] = {
     "id": (5, None, b"heights", "", "Heights", "a" * 65),
     "epsilon": (1.0, 1, True, "1", None, Fraction(0), Fraction(-1), Fraction(51), float("nan")),
@@ -286,24 +276,6 @@ def test_a_hostile_argument_is_refused_by_its_name(name: str) -> None:
             replace(TASK, **{name: bad})
         assert caught.value.field in {name, "levels", "sampled"}, bad
         assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *({"rounds": rounds} for rounds in (1, 2)),
-        {"mechanism": "laplace", "parameters": Parameters()},
-        *({"parameters": Parameters(levels=levels)} for levels in ((), (0,), (-1,), (8,), (1, 1))),
-        {"offers": (Fraction(1, 2), Fraction(1))},
-        {"epsilon": Fraction(1, 10**6)},
-        {"domain": BitDomain()},
-    ],
-    ids=str,
-)
-def test_a_hostile_sticky_task_is_refused(change: dict[str, Any]) -> None:
-    assert MEMOIZED.memoized_mechanism is not None
-    with pytest.raises(TaskError):
-        replace(MEMOIZED, **change)
 
 
 HOSTILE_RANGE: dict[str, tuple[Any, ...]] = {

@@ -100,26 +100,6 @@ def test_decimal_points_are_below_each_other() -> None:
     ]
 
 
-def test_a_digest_is_one_word_or_two_halves() -> None:
-    digest = bytes(range(32)).hex()
-    assert wrapped(f"is {digest} now", 80) == [f"is {digest} now"]
-    assert wrapped(digest, 63) == [digest[:32], digest[32:]]
-    assert wrapped(f"{digest}00", 63) == [f"{digest}00"], "no digest"
-
-
-def test_a_group_of_rows_is_named_before_it_is_stacked() -> None:
-    columns = [Column("round", right=True, named=True), Column("about"), Column("interval", right=True)]
-    made = Table(columns, [Row(["0", "reporters", "1 to 2"]), Row(["", "population", "0 to 3"])], grouped=1)
-    assert rendered([made], 26, wraps=True) == (
-        "  round\n"
-        "      about       interval\n"
-        "      ────────────────────\n"
-        "  round 0\n"
-        "      reporters     1 to 2\n"
-        "      population    0 to 3\n"
-    )
-
-
 def test_no_width_cuts_a_list_of_facts_or_a_sentence() -> None:
     source = random.Random(6)  # noqa: S311 - lists to print
     for width, _ in product(WIDTHS, range(40)):
