@@ -13,8 +13,7 @@ from pathlib import Path
 
 from commands import commands
 from inputs import CALLS, STATE_FILES, Call, tasks_at_hand
-
-from hush.__main__ import main
+from many_commands import forked, run_here
 
 _ENDLESS = {"serve", "gateway", "http", "watch", "poll", "broker run"}
 _HASTY = {"sync"}  # its calls have a time in which it may or may not be done
@@ -66,26 +65,13 @@ def _run(one: Call, kind: str, place: Path) -> int:
     os.dup2(reader, 0)
     os.environ.clear()
     os.environ.update({"HOME": str(work), "PATH": "/usr/bin:/bin", **one.environment})
-    sys.argv = ["hush", *one.arguments()]
     _open(kind, place)
-    try:
-        with tasks_at_hand():
-            main()
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException as error:  # noqa: BLE001 - a fork must never return to the loop of its parent
-        os.write(2, f"Traceback: {error!r}".encode())
-        return 70
-    return 0
+    with tasks_at_hand():
+        return run_here(one.arguments())
 
 
 def _forked(one: Call, kind: str, place: Path) -> dict[str, object]:
-    child = os.fork()
-    if child == 0:
-        code = _run(one, kind, place)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
+    child = forked(lambda: _run(one, kind, place))
     _, status = os.waitpid(child, 0)
     made = [str(path.relative_to(place / "work")) for path in sorted((place / "work").rglob("*")) if path.is_file()]
     out = (place / "out").read_bytes().decode() if (place / "out").exists() else ""
