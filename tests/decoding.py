@@ -18,10 +18,3 @@ def decoded(task: Task, bodies: NDArray[np.int64]) -> NDArray[np.float64]:
         chosen = offers == offer
         values[chosen] = analysis_of(part).said(part, task.domain, rest[chosen], 0)
     return values
-
-
-def said(task: Task, bodies: NDArray[np.int64], place: int) -> NDArray[np.float64]:
-    """What the reports that speak of a category or a coordinate say of it, from 0 to 1; in order of their offers."""
-    parts, offers, rest = offers_of(task, bodies)
-    each = (analysis_of(part).said(part, task.domain, rest[offers == offer], place) for offer, part in enumerate(parts))
-    return np.concatenate(list(each))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from servers import Mosquitto
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 HUSH = [sys.executable, "-m", "hush"]
 DOCUMENT = {"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}

@@ -21,7 +21,7 @@ from hush_aggregator.tally import Tally
 from hush_common.child_python import python_command
 from hush_common.task import make_task
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 HUSH = Path(sys.executable).with_name("hush")
 PATIENCE_S = 60

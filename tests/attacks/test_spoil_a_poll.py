@@ -31,7 +31,7 @@ from hush_common.topics import ALL_TASKS, report_topic, task_topic
 from hush_simulations.poll import server
 from hush_simulations.poll.questions import make_question
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 ASK = ("Tea?", "--yes-no", "--json", "--bind", "127.0.0.1", "--port", "0")
 NEXT = make_question("Coffee?", {"kind": "bit"}, "1")

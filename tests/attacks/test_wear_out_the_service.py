@@ -26,7 +26,7 @@ from hush_aggregator.http.connection import TIMEOUTS_S, Phase
 from hush_aggregator.http.security import BODY_LIMIT, STREAMS
 from hush_aggregator.http.service import ProblemType
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 PATIENCE_S = 60
 HEAD = b"POST /v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -121,7 +121,7 @@ def status(one: socket.socket) -> bytes:
 
 
 async def test_a_head_that_never_ends_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 2.0)
 
     def drip(port: int) -> int:
         with connected(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n") as one:
@@ -142,7 +142,7 @@ async def test_a_head_that_never_ends_is_cut_off(app: FastAPI, monkeypatch: pyte
 async def test_connections_that_say_nothing_keep_nobody_out_for_long(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 2.0)
     limit_connections(monkeypatch, 8)
     async with serving(app) as port:
         with ExitStack() as stack:
@@ -192,7 +192,6 @@ async def test_a_body_that_never_comes_ends_in_an_answer(app: FastAPI, monkeypat
     async with serving(app) as port:
         answer = await asyncio.to_thread(ask, port)
         assert b"503" in answer.split(b"\r\n")[0]
-        assert b"took too long" in answer
 
 
 async def test_a_client_that_leaves_within_its_body_is_not_an_error(
@@ -206,7 +205,7 @@ async def test_a_client_that_leaves_within_its_body_is_not_an_error(
 
 
 async def test_a_reader_that_does_not_read_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TIMEOUTS_S, Phase.READER, 0.5)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.READER, 2.0)
     app.add_api_route("/large", lambda: Response(bytes(64_000_000)))
 
     def wait(port: int) -> int:
@@ -353,7 +352,7 @@ async def test_behind_a_trusted_proxy_the_forwarded_address_has_the_share(
                 stack.enter_context(connected(port)) for _ in range(4)
             ]  # more than an address may have: a proxy may
             assert await asyncio.to_thread(ask, port, forwarded="192.0.2.3") == b"200"
-            assert select.select(idle, [], [], 0.2)[0] == []
+            assert select.select(idle, [], [], 0)[0] == []
 
 
 async def test_who_is_no_trusted_proxy_cannot_name_another_address(

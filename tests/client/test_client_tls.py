@@ -22,7 +22,7 @@ from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, OptionError
 from hush_common.topics import ALL_REPORTS, task_topic
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 HOST = "127.0.0.1"
 WAYS = ("tls", "certificate", "socket", "secure socket")

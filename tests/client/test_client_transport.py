@@ -38,7 +38,7 @@ from hush_common.errors import BrokerError, LoginRefusedError, TaskError
 from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 TOPIC = report_topic("heights", "d")
 GOOD, OLD_GOOD = Acknowledgement(0, can_refuse=True), Acknowledgement(0, can_refuse=False)

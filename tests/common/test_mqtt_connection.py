@@ -27,7 +27,7 @@ from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.mqtt.connection import MqttConnection, Options, connect
 from hush_common.topics import Acknowledgement
 
-pytestmark = pytest.mark.medium
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 LIMIT = 70_000
 OPTIONS = Options(
