@@ -84,7 +84,7 @@ async def test_reports_are_not_acknowledged_out_of_order(memory_path: Path) -> N
     "manners", [Manners(suback_after=60), Manners(retained_for=60), Manners(silent_for=15)], ids=str
 )
 async def test_a_broker_that_is_slow_for_a_minute_is_not_given_up(memory_path: Path, manners: Manners) -> None:
-    waiting = ScriptedBroker(backlog=backlog(20_000), manners=manners)
+    waiting = ScriptedBroker(retained={}, backlog=backlog(20_000), manners=manners)
     async with waiting.running() as broker, aggregating(broker, memory_path / "store"):
         async with asyncio.timeout(450):
             while task_topic("heights") not in dict(broker.published):  # noqa: ASYNC110 - it has no event

@@ -37,48 +37,51 @@ def told(caplog: pytest.LogCaptureFixture, *words: str) -> int:
 
 EVENTS: dict[str, Callable[[World], object]] = {
     "serve": World.serve,
-    "serve 0.3 s": lambda world: world.serve(for_s=0.3),
-    "serve 4 s": lambda world: world.serve(for_s=4),
     "stop": World.stop,
-    "3 s": lambda world: world.wait(3),
-    "a minute": lambda world: world.wait(60),
-    "10 minutes": lambda world: world.wait(600),
-    "an hour": lambda world: world.wait(HOUR),
-    "a month": lambda world: world.wait(30 * 24 * HOUR),
-    "the connection is lost": lambda world: world.broker.drop(),
-    "the broker is killed": lambda world: world.broker.kill(),
-    "an old snapshot is put back": lambda world: world.broker.kill(keep=True),
-    "its words end": lambda world: setattr(world.broker, "mute", True),
-    "its words are gone": lambda world: world.broker.about.clear(),
-    **{
-        f"{count} dropped": lambda world, count=count: world.broker.tell(BROKER_DROPPED, b"%d" % count)  # type: ignore[misc]
-        for count in range(1, 12)
-    },
+    "cut off": lambda world: world.broker.drop(),
+    "killed": lambda world: world.broker.kill(),
+    "put back": lambda world: world.broker.kill(keep=True),  # a snapshot that has the session
+    "mute": lambda world: setattr(world.broker, "mute", True),
+    "silent": lambda world: world.broker.about.clear(),
 }
-QUIET = "serve; 10 minutes; the connection is lost; a minute; stop; "
-SOON = "serve 4 s; stop; the connection is lost; "
-FLAPPING = 4 * "the connection is lost; 10 minutes; "
-DROPS = "".join(f"{count} dropped; 3 s; " for count in range(1, 12))
+UNITS = {"s": 1.0, "min": 60.0, "h": HOUR, "d": 24 * HOUR}
+QUIET = "serve; 10 min; cut off; 1 min; stop; "
+SOON = "serve 4 s; stop; cut off; "
+FLAPPING = 4 * "cut off; 10 min; "
+DROPS = "".join(f"dropped {count}; 3 s; " for count in range(1, 12))
 STORIES = [
     # what happened, and how many recalls that makes
-    ("serve; a minute; the broker is killed; 10 minutes", 1),
-    ("serve; an hour; an old snapshot is put back; a minute", 1),
-    ("serve; an hour; an old snapshot is put back; a minute; an old snapshot is put back; a minute", 2),
+    ("serve; 1 min; killed; 10 min", 1),
+    ("serve; 1 h; put back; 1 min", 1),
+    ("serve; 1 h; put back; 1 min; put back; 1 min", 2),
     *(
-        (f"serve; a minute; stop; {away}; {forgets}; {away}; serve", 1)
-        for away in ("3 s", "an hour", "a month")
-        for forgets in ("the broker is killed", "an old snapshot is put back")
+        (f"serve; 1 min; stop; {away}; {forgets}; {away}; serve", 1)
+        for away in ("3 s", "1 h", "30 d")
+        for forgets in ("killed", "put back")
     ),
-    ("serve 0.3 s; stop; an old snapshot is put back; serve; a minute", 1),
-    (f"3 s; {3 * SOON}serve; a minute", 0),
-    ("serve; an old snapshot is put back; its words end; a minute", 1),
-    (f"serve; {DROPS}10 minutes", 1),
-    (f"serve; {DROPS}an hour; a minute; an hour", 2),
-    ("serve; 1 dropped; a minute; 2 dropped; a minute; stop; an hour; serve", 2),
-    ("its words end; its words are gone; serve", 0),
-    (f"its words end; its words are gone; serve; {FLAPPING}", 1),
-    (f"its words end; its words are gone; serve; {FLAPPING}{FLAPPING}an hour", 3),
+    ("serve 0.3 s; stop; put back; serve; 1 min", 1),
+    (f"3 s; {3 * SOON}serve; 1 min", 0),
+    ("serve; put back; mute; 1 min", 1),
+    (f"serve; {DROPS}10 min", 1),
+    (f"serve; {DROPS}1 h; 1 min; 1 h", 2),
+    ("serve; dropped 1; 1 min; dropped 2; 1 min; stop; 1 h; serve", 2),
+    ("mute; silent; serve", 0),
+    (f"mute; silent; serve; {FLAPPING}", 1),
+    (f"mute; silent; serve; {2 * FLAPPING}1 h", 3),
 ]
+
+
+def play(world: World, story: str) -> None:
+    for event in filter(None, story.split("; ")):
+        what, _, number = event.partition(" ")
+        if event in EVENTS:
+            EVENTS[event](world)
+        elif what == "dropped":
+            world.broker.tell(BROKER_DROPPED, number.encode())
+        elif what == "serve":
+            world.serve(for_s=float(number.split()[0]))
+        else:
+            world.wait(float(what) * UNITS[number])
 
 
 def test_a_fresh_store_and_an_undisturbed_broker_recall_nothing(world: World) -> None:
@@ -92,11 +95,6 @@ def test_each_sign_of_a_loss_is_recalled_once(world: World, story: str, made: in
     assert world.made == made
 
 
-def play(world: World, story: str) -> None:
-    for event in filter(None, story.split("; ")):
-        EVENTS[event](world)
-
-
 def test_a_recall_is_stored_before_it_is_published(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[bool] = []
     deliver = world.broker.deliver
@@ -108,7 +106,7 @@ def test_a_recall_is_stored_before_it_is_published(world: World, monkeypatch: py
         deliver(topic, payload, retain=retain)
 
     monkeypatch.setattr(world.broker, "deliver", watched)
-    play(world, "serve; the broker is killed; a minute")
+    play(world, "serve; killed; 1 min")
     assert stored == [True]
     assert world.open is not None
     assert (world.open.task, world.open.digest, world.open.over) == ("heights", HEIGHTS.digest, 60)
@@ -116,7 +114,7 @@ def test_a_recall_is_stored_before_it_is_published(world: World, monkeypatch: py
 
 
 def test_a_sign_whose_recall_was_not_stored_is_found_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(world, "serve; a minute; stop; an old snapshot is put back")
+    play(world, "serve; 1 min; stop; put back")
     with monkeypatch.context() as patched:
         patched.setattr(SqliteStore, "recall", lambda *_: 1 / 0)
         failing = Aggregator(world.broker.bus(), world.store, tasks=(HEIGHTS,), clock=world.now)
@@ -129,10 +127,10 @@ def test_a_sign_whose_recall_was_not_stored_is_found_again(world: World, monkeyp
 
 @pytest.mark.parametrize("words", [b"", b"-5 seconds", b"9" * 30, b"\xff", b"1e9 seconds"])
 def test_nonsense_of_a_broker_is_as_good_as_silence(world: World, words: bytes) -> None:
-    play(world, "its words end; serve")
+    play(world, "mute; serve")
     for topic in (BROKER_UPTIME, BROKER_DROPPED):
         world.broker.tell(topic, words)
-    play(world, "the connection is lost; a minute")
+    play(world, "cut off; 1 min")
     assert world.made == 1
 
 
@@ -141,13 +139,13 @@ def test_a_clock_that_jumps_does_not_storm(world: World, jump: timedelta) -> Non
     world.serve()
     for _ in range(5):
         world.offset += jump
-        play(world, "a minute; the connection is lost; a minute")
+        play(world, "1 min; cut off; 1 min")
     assert world.made == 0  # within one process the jump is no sign
     world.stop()
     world.offset += jump
     world.serve()
     for _ in range(5):
-        play(world, "the connection is lost; a minute")
+        play(world, "cut off; 1 min")
     assert world.made <= 1
 
 
@@ -171,7 +169,7 @@ def test_a_task_that_is_taken_over_is_recalled_by_its_new_owner(world: World) ->
 
 
 def test_a_store_put_back_by_the_command_recalls_once(world: World) -> None:
-    play(world, "serve; a minute; stop")
+    play(world, "serve; 1 min; stop")
     world.mark_restored()
     for _ in range(3):
         play(world, "serve; stop")
@@ -200,7 +198,7 @@ def test_what_waited_on_the_broker_does_not_hide_a_loss(world: World, tmp_path: 
     world.send(*(frame() for _ in range(30)))
     world.serve()
     assert (world.n, world.made) == (40, 1)
-    play(world, "the connection is lost; a minute; stop; serve")
+    play(world, "cut off; 1 min; stop; serve")
     assert world.made == 1  # what it publishes from then on it has counted itself
 
 
@@ -210,7 +208,7 @@ def test_a_restored_store_is_not_recalled_for_its_old_estimate_too(world: World)
     world.serve()
     assert world.made == 1
     world.broker.retained[ESTIMATE] = world.claim(world.store.public_identity, 70_000)
-    play(world, "the connection is lost; a minute")  # what is there now nobody has recalled
+    play(world, "cut off; 1 min")  # what is there now nobody has recalled
     assert world.made == 2
 
 
@@ -387,7 +385,7 @@ def test_an_operator_who_closes_the_task_ends_its_recall(world: World) -> None:
     world.wait(2)
     assert TOPIC not in world.broker.retained
     assert world.store.recalls() == []
-    play(world, "the broker is killed; a minute")
+    play(world, "killed; 1 min")
     assert world.open is None
 
 
