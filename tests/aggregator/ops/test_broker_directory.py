@@ -16,10 +16,7 @@ from servers import need
 
 from hush_aggregator.broker.mosquitto import (
     BrokerDirectory,
-    Listener,
     Role,
-    closed_above,
-    configuration,
     roles_of,
     rules,
     use_certificate,
@@ -102,12 +99,6 @@ def test_a_directory_with_something_in_it_stays_as_it_is(tmp_path: Path, there: 
     assert [file.name for file in tmp_path.iterdir()] == ["broker"]
 
 
-def test_an_empty_directory_is_used(tmp_path: Path) -> None:
-    (tmp_path / "broker").mkdir()
-    made(tmp_path / "broker")
-    assert (tmp_path / "broker/mosquitto.conf").exists()
-
-
 @pytest.mark.medium
 def test_every_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     mask = os.umask(0)
@@ -148,14 +139,6 @@ def test_a_full_disk_leaves_nothing_half_written(
     BrokerDirectory(path).add("kitchen", Role.AGGREGATOR)
     assert (path / "passwords").read_text(encoding="utf-8").startswith("kitchen:$7$")
     assert not [name for name in files(path) if name.startswith(".")]
-
-
-@pytest.mark.medium
-def test_without_openssl_no_directory_is_made(tmp_path: Path) -> None:
-    ended = hush("broker", "config", str(tmp_path / "broker"), "--host", "h", PATH="/nowhere")
-    assert ended.returncode == 2
-    assert "openssl" in ended.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.medium
@@ -206,44 +189,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path: Path, arguments: tup
     assert named in shown.err
     assert "hunter2" not in shown.err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_plugins_replace_the_files_from_version_2_1_on(tmp_path: Path) -> None:
-    listener = Listener("", 8883, tmp_path / "c", tmp_path / "k", "mosquitto")
-    old = configuration(tmp_path, listener)
-    new = configuration(tmp_path, listener, plugins=Path("/usr/lib/plugins"))
-    assert "acl_file" in old.split("\n", 1)[1]
-    assert not [line for line in new.splitlines() if line.startswith(("acl_file", "password_file", "autosave"))]
-    for name in ("password_file", "acl_file", "persist_sqlite"):
-        assert f"global_plugin /usr/lib/plugins/mosquitto_{name}.so" in new
-
-
-@pytest.mark.parametrize(
-    ("mode", "user", "groups", "closed"),
-    [
-        (0o700, 7, {7}, True),
-        (0o701, 7, {7}, False),
-        (0o770, 7, {7, 99}, False),
-        (0o707, 7, {7, 99}, True),  # the group counts before the others
-        (0o700, 0, {0}, False),  # root enters everything
-        (0o600, 98, {7}, True),  # its owner, who may not
-        (0o100, 98, {7}, False),
-    ],
-)
-def test_a_directory_above_that_mosquitto_cannot_enter_is_found(
-    monkeypatch: pytest.MonkeyPatch, mode: int, user: int, groups: set[int], *, closed: bool
-) -> None:
-    inner = Path("/all/inner")
-
-    def status(path: Path) -> os.stat_result:
-        """Of user 98 and group 99; everybody enters all but one."""
-        bits = mode if path == inner else 0o755
-        return os.stat_result((stat.S_IFDIR | bits, 0, 0, 1, 98, 99, 0, 0, 0, 0))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "stat", status)
-        found = closed_above(inner / "more" / "broker", user, groups)
-    assert found == (inner if closed else None)
 
 
 @pytest.mark.medium

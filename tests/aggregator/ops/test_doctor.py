@@ -17,7 +17,7 @@ from servers import free_port
 from hush_aggregator import SqliteStore
 from hush_aggregator.closing import MADE
 from hush_aggregator.doctor import peers, store
-from hush_aggregator.doctor.check_result import CheckResult, Verdict, size
+from hush_aggregator.doctor.check_result import CheckResult, Verdict
 from hush_aggregator.doctor.peers import check_clock, check_service
 from hush_aggregator.doctor.store import check_store
 from hush_aggregator.store.disk import StoreDisk, is_in_use, note_backup
@@ -117,15 +117,6 @@ def test_the_disk_lasts_as_long_as_its_growth_since_the_backup_says(  # noqa: PL
     note_backup(path, NOW - timedelta(days=1))
     disk = found_in(path)["disk"]
     assert (disk.verdict, said in disk.detail) == (verdict, True)
-
-
-def test_growth_is_that_since_a_backup_of_another_day(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {timedelta(days=2): 1, timedelta(days=1): 2, timedelta(minutes=5): 3, timedelta(minutes=1): 3}
-    for ago, gigabytes in sizes.items():
-        monkeypatch.setattr("hush_aggregator.store.disk.disk_of", lambda _, n=gigabytes: StoreDisk(n * GB, 0))
-        note_backup(path, NOW - ago)
-    monkeypatch.setattr(store, "disk_of", lambda _: StoreDisk(4 * GB, 1000 * GB))
-    assert "2 GB a day" in found_in(path)["disk"].detail
 
 
 def test_a_backup_is_old_after_two_days(path: Path) -> None:
@@ -255,11 +246,6 @@ def test_without_a_server_the_system_says_whether_its_clock_is_right() -> None:
 
 
 # The command
-
-
-def test_a_size_has_three_digits() -> None:
-    sizes = {0: "0 bytes", 999: "999 bytes", 4608: "4.61 kB", 78.2e9: "78.2 GB", 5e15: "5 000 TB"}
-    assert {count: size(count) for count in sizes} == sizes
 
 
 def test_the_command_needs_something_to_check(tmp_path: Path) -> None:

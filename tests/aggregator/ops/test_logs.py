@@ -111,11 +111,3 @@ def test_an_error_that_ends_a_service_is_logged_as_its_format() -> None:
     assert (line["event"], line["level"], line["message"]) == ("ended", "critical", "the disk is full")
     with pytest.raises(StoreError), logging_to(sys.stderr, LogFormat.TEXT):
         raise StoreError("the disk is full")
-
-
-def test_logging_leaves_nothing_behind() -> None:
-    root = logging.getLogger()
-    before = root.level, list(root.handlers)
-    with logging_as(LogFormat.JSON):
-        pass
-    assert (root.level, root.handlers) == before

@@ -23,7 +23,7 @@ from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator import SqliteStore
 from hush_aggregator.intake import Backlog, IntakeStatus
-from hush_aggregator.metrics import EVERY_S, Exposition, Histogram, IntakeFigures, MetricValues, StoreFigures
+from hush_aggregator.metrics import EVERY_S, Exposition, IntakeFigures, MetricValues, StoreFigures
 from hush_aggregator.service_metrics import ProcessFigures, ServiceValues
 from hush_aggregator.status import EstimateStatus
 from hush_aggregator.store import CommitOutcome, TaskCount
@@ -139,13 +139,6 @@ def test_refusals_never_fall_when_a_task_is_forgotten() -> None:
     assert alone.figures().refused[Refusal.CLOSED] == 7
 
 
-def test_a_bound_belongs_to_its_bucket() -> None:
-    for value, bound in ((0.5, 1.0), (1.0, 1.0), (1.5, 2.0), (3.0, float("inf"))):
-        histogram = Histogram((1.0, 2.0))
-        histogram.add(value)
-        assert next(at_most for at_most, count in histogram.cumulative() if count) == bound
-
-
 @pytest.mark.virtual_time
 async def test_a_store_alone_has_its_counts_and_nothing_of_an_intake(tmp_path: Path) -> None:
     alone = StoreFigures()
@@ -232,16 +225,6 @@ def test_a_backup_leaves_a_mark_that_its_copy_does_not_have(tmp_path: Path) -> N
     assert (mark.at.second, mark.used) == (0, disk_of(path).used)
     assert read_backup(tmp_path / "copy.sqlite3") is None
     assert ServiceValues.read(path).backup_at == mark.at
-
-
-def test_a_backup_is_made_although_no_mark_can_be_left(tmp_path: Path) -> None:
-    path = tmp_path / "hush.sqlite3"
-    with SqliteStore(path):
-        pass
-    (tmp_path / "hush.sqlite3.backup").mkdir()
-    shown = run(["store", "backup", "copy.sqlite3", "--store", str(path)], tmp_path)
-    assert (shown.code, "mark" in shown.err) == (0, True)
-    assert (tmp_path / "copy.sqlite3").is_file()
 
 
 def test_a_mark_is_the_last_one_that_can_be_read(tmp_path: Path) -> None:

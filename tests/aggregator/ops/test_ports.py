@@ -1,11 +1,10 @@
 """Which ports can answer a task: what is said of each is what the port does."""
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from port_programs import C_PORT, Port, compiled, hexadecimal
+from port_programs import Port, compiled, hexadecimal
 
 from hush_aggregator.explain import meaning
 from hush_aggregator.ports import C_COORDINATES, C_LEVELS, C_WIDTH, answered_by, memory_words, refusals_of
@@ -59,13 +58,6 @@ def test_the_c_port_refuses_what_the_check_of_a_task_says(tmp_path: Path) -> Non
     refused = {name for name, outcome in zip(tasks, outcomes, strict=True) if outcome == "too_large"}
     assert set(outcomes) == {"too_large", "random"}, "without random bytes what is read is not answered"
     assert refused == {name for name, task in tasks.items() if "C" in refusals_of(task)}
-
-
-def test_the_limits_are_those_of_the_header() -> None:
-    header = (C_PORT / "hush.h").read_text(encoding="utf-8")
-    found = {name: int(value) for name, value in re.findall(r"#define (HUSH_[A-Z_]+) (\d+)", header)}
-    limits = {"HUSH_WIDTH": C_WIDTH, "HUSH_COORDINATES": C_COORDINATES, "HUSH_MEMORY_LEVELS": C_LEVELS}
-    assert {name: found[name] for name in limits} == limits
 
 
 def test_the_ports_that_cannot_answer_are_named_with_the_reason() -> None:

@@ -132,32 +132,11 @@ def test_of_many_categories_the_largest_have_simultaneous_intervals() -> None:
     assert "and 35 more" in figures_of(view)
 
 
-def test_the_band_shrinks_below_those_of_before_and_earlier_rounds() -> None:
-    past = PastIntervals()
-    for document in (number(3, 120.0, 220.0, 170.0), number(90, 125.0, 215.0, 170.0), number(800, 165.0, 180.0, 171.0)):
-        past.add(view_of("heights", document, NUMBER))
-    shown = seen(view_of("heights", number(900, 165.0, 180.0, 171.0), NUMBER), 60, past=past)
-    rows = [line for line in shown.splitlines() if line.lstrip().startswith("n = ")]
-    assert [line.strip().split("  ")[0] for line in rows] == ["n = 3", "n = 800", "n = 900"]
-    assert [line.count("━") + line.count("●") for line in rows] == sorted(
-        (line.count("━") + line.count("●") for line in rows), reverse=True
-    )
-    assert "120 " in shown
-    assert "220 cm" in shown
-    later = number(4, 130.0, 220.0, 170.0) | {"round": 1}
-    past.add(view_of("heights", later, NUMBER))
-    again = seen(view_of("heights", later, NUMBER), 60, past=past)
-    assert "round 0  ···" in again
-    assert "n = 800" not in again
-
-
-def drawn(low: float, high: float, value: float | None, axis: tuple[float, float], width: int) -> str:
-    return draw_interval((low, high), axis, width, value=value, signs=HEAVY)
-
-
 def test_an_interval_is_drawn_where_its_figures_are() -> None:
+    def drawn(low: float, high: float, value: float | None, axis: tuple[float, float], width: int) -> str:
+        return draw_interval((low, high), axis, width, value=value, signs=HEAVY)
+
     assert drawn(0, 1, None, (0, 1), 4) == "━━━━"
-    assert drawn(0.5, 0.5, 0.5, (0, 1), 5) == "──●──"
     assert drawn(0.25, 0.6, 0.3, (0, 1), 11) == "──━●━━━────"
     assert (drawn(0, 0.3, -7, (0, 1), 4), drawn(0.9, 1, 7, (0, 1), 4)) == ("◂━──", "───▸")
     assert drawn(3, 3, 3, (3, 3), 5) == "──●──"

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -213,14 +213,12 @@ def over_http(store: str) -> Iterator[str]:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("source", ["--broker", "--http"])
-def test_what_serve_counts_is_json_until_the_task_is_closed(mosquitto: Mosquitto, tmp_path: Path, source: str) -> None:
+def test_what_serve_counts_is_json_until_the_task_is_closed(mosquitto: Mosquitto, tmp_path: Path) -> None:
     task = 'id = "heights"\nepsilon = "4"\n[domain]\nkind = "number"\nlower = 120.0\nupper = 220.0\n'
     store = str(tmp_path / "hush.sqlite3")
-    with serving(mosquitto.url, tmp_path, task), ExitStack() as stack:
+    with serving(mosquitto.url, tmp_path, task):
         shell("mosquitto_sub", mosquitto.port, "-t", "hush/v1/tasks/heights", "-C", "1", "-W", "60")  # it is published
-        options = ("--http", stack.enter_context(over_http(store))) if source == "--http" else ()
-        with watching(mosquitto, "--json", *options) as it:
+        with over_http(store) as url, watching(mosquitto, "--json", "--http", url) as it:
             it.until('"n":0')
             report = [*HUSH, "report", "heights", "170", "--broker", mosquitto.url, "--state", str(tmp_path / "device")]
             subprocess.run([*report, "--spread", "0"], check=True, capture_output=True)

@@ -257,23 +257,3 @@ async def test_a_task_that_closes_by_the_clock_is_announced(path: Path, monkeypa
         assert all(json.loads(change.document)["closed"] for change in changes)
         assert changes[-1].cursor != before
         await follower.leave()
-
-
-@pytest.mark.usefixtures("store")
-async def test_followers_leave_when_the_service_ends(path: Path) -> None:
-    async with running(path) as feed:
-        follower = Follower(feed)
-        await follower.group()
-        feed.end()
-        with pytest.raises(StopAsyncIteration):
-            await follower.next()
-
-
-async def test_a_store_that_comes_later_is_announced(path: Path) -> None:
-    async with running(path) as feed:
-        follower = Follower(feed)
-        assert await follower.counts() == {}
-        with SqliteStore(path) as store:
-            store.add_task(A)
-            assert await follower.counts() == {"a": 0}
-        await follower.leave()

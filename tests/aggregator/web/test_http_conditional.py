@@ -77,13 +77,6 @@ async def test_no_answer_to_another_site_is_compressed(client: Client) -> None:
         assert ("content-encoding" in answer.headers) is packed, site
 
 
-async def test_problems_exports_and_short_answers_are_not_compressed(client: Client) -> None:
-    for place, tagged in (("/healthz", True), ("/tasks/unknown", False), ("/v1/tasks/heights/reports.csv", False)):
-        answer = await client.get(place, headers=BEARER)
-        assert "content-encoding" not in answer.headers, place
-        assert ("etag" in answer.headers) is tagged, place
-
-
 async def test_answers_that_need_a_token_are_stored_nowhere(tmp_path: Path) -> None:
     async with asked(Service(make_store(tmp_path / "s"), token=Token(TOKEN), guarded=True)) as client:
         first = await client.get(LATEST, headers=BEARER)

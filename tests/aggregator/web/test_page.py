@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Any
 
 import page_states
 import pytest
-from http_world import HEIGHTS, TOKEN, WAY, Client, Service, Token, asked, count_bodies, make_store
-from made_results import changed, result_of, single
+from http_world import TOKEN, Client, Service, Token, asked, count_bodies, make_store
+from made_results import changed, single
 from page_figures import agree, figures_of, required
 from page_tasks import count
 from page_views import DRAFT, GOOD, NUMBER, card, listing, page, plain, read, view_of
@@ -98,19 +97,6 @@ def test_live_figures_have_the_interval_that_holds_at_any_time() -> None:
     assert "probably 1.9 to 4.1 kg" in read(view_of(other, final=True))  # about the same people as before
 
 
-def test_rounds_are_points_with_error_bars_and_no_line() -> None:
-    draft = {**DRAFT, "rounds": 3, "round_every": "1d", "opens": "2026-06-07T00:00:00Z"}
-    ends: list[tuple[float, float]] = [(1.0, 5.0), (2.0, 4.0), (0.0, 9.0)]
-    task = make_task(dict(draft))
-    rounds = [result_of(task, changed(GOOD, intervals={"anytime": one}), round_=k) for k, one in enumerate(ends)]
-    drawn = page(view_of(draft=draft, latest=2, rounds=rounds)).partition('id="rounds"')[2].partition("</svg>")[0]
-    assert "polyline" not in drawn
-    assert "polygon" not in drawn
-    bars = [tuple(map(float, one)) for one in re.findall(r'y1="([^"]+)" x2="[^"]+" y2="([^"]+)" class="error"', drawn)]
-    assert [low - high for high, low in bars] == pytest.approx([30 * (high - low) for low, high in ends], abs=1)
-    assert drawn.count('class="dot small"') == 3
-
-
 # States
 
 
@@ -153,15 +139,6 @@ def test_an_estimate_that_is_not_ready_still_has_its_count() -> None:
     assert 'data-figure="mean"' not in page(view_of(None, n=1234))
 
 
-def test_one_is_not_written_as_several() -> None:
-    one = dataclasses.replace(GOOD, n=1, monitor=None)
-    assert "1 report of 1 device" in read(view_of(one, draft={**DRAFT, "enrolled": 1}))
-    text = plain(listing([view_of(one)], dropped=1))
-    for words in ("1 task ", "1 report ", "1 message "):
-        assert words in text
-    assert "2 tasks " in plain(listing([view_of()], total=2))
-
-
 def test_intervals_that_failed_are_named_and_the_others_stay() -> None:
     shown = page(view_of(changed(GOOD, failures={"population": "not_finite"}, intervals={"anytime": (1.0, 5.0)})))
     assert 'value="not_finite" data-figure="failures.population"' in shown
@@ -181,11 +158,6 @@ def test_each_refusal_is_shown_with_its_meaning() -> None:
     for reason, number in refused.items():
         words = reason.value.replace("_", " ")
         assert f"{words} {number} {reason.meaning[0].upper()}{reason.meaning[1:]}" in text
-
-
-def test_messages_that_the_broker_dropped_are_shown() -> None:
-    assert "1 200 messages" in plain(listing([view_of()], dropped=1200))
-    assert "dropped" not in listing([view_of()])
 
 
 # Warnings
@@ -251,11 +223,6 @@ def test_the_label_says_what_leaves_and_how_sure_anybody_becomes(origin: Origin)
         assert words in text, words
     assert "hides little" not in text
     assert "hides little" in read(view_of(draft={**DRAFT, "epsilon": "4.1"}))
-
-
-def test_the_label_counts_all_rounds() -> None:
-    daily = {**DRAFT, "rounds": 4, "round_every": "1d", "opens": "2026-06-01T00:00:00Z", "epsilon": "2"}
-    assert "88.1 %" in read(view_of(draft=daily)).partition("Privacy label")[2]
 
 
 # Precision
@@ -366,18 +333,3 @@ async def test_a_browser_is_asked_for_the_token_where_reading_is_guarded(tmp_pat
         assert (refused.status_code, "Basic" in refused.headers["www-authenticate"]) == (401, True)
         assert (await client.get("/", auth=("anybody", TOKEN))).status_code == 200
         assert (await client.get("/tasks/heights", auth=("anybody", "wrong"))).status_code == 401
-
-
-@virtual
-async def test_a_page_shows_what_was_closed_meanwhile(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "store")
-    async with asked(Service(path)) as client:
-        before = {place: await client.page(place) for place in ("/", "/tasks/heights", "/tasks/way")}
-        with SqliteStore(path) as store:
-            store.close_task("way")
-            count_bodies(store, HEIGHTS, [7], 1)
-        after = {place: await client.page(place) for place in before}
-    assert 'class="badge final"' in after["/tasks/way"]
-    assert 'class="badge final"' not in before["/"]
-    assert json.loads(WAY.payload)["id"] in after["/"]
-    assert after["/"] != before["/"]

@@ -75,11 +75,6 @@ async def test_tasks_are_found_by_their_words_and_state_and_sorted(tmp_path: Pat
         assert (await client.get("/?order=luck")).status_code == 422
 
 
-async def test_an_empty_list_says_how_to_publish_a_task(tmp_path: Path) -> None:
-    async with asked(Service(add(tmp_path / "store"))) as client:
-        assert "hush task publish FILE" in await client.page("/")
-
-
 # Estimates that are not ready
 
 
@@ -243,7 +238,3 @@ async def test_forms_and_links_of_a_search_keep_round_and_order(client: Client) 
 async def test_an_invalid_page_or_search_is_refused(client: Client) -> None:
     for query in ("start=-1", "start=1000000", "start=x", f"find={'a' * 501}", "order=luck", "round=x"):
         assert (await client.get(f"/tasks/many?{query}")).status_code == 422
-
-
-async def test_a_round_that_a_task_does_not_have_is_404(client: Client) -> None:
-    assert (await client.get("/tasks/many?round=1")).status_code == 404

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,15 +12,12 @@ from hypothesis import strategies as st
 from made_results import single
 from page_views import DRAFT, NOW, NUMBER, read, view_of
 
-from hush_aggregator import Estimate
-from hush_aggregator.http.page.figures import Scale, TimeMark
-from hush_aggregator.http.page.timeline import Rate, TimeAxis, TimeCourse, name_days
-from hush_aggregator.presentation import PageNumberFormat
+from hush_aggregator.http.page.figures import TimeMark
+from hush_aggregator.http.page.timeline import Rate, TimeAxis, TimeCourse
 from hush_aggregator.store import TaskState
 from hush_aggregator.store.base import Step
 from hush_aggregator.store.steps import DAY, HOUR
 
-PERCENT = PageNumberFormat("%", 100, 1)
 GOOD = single(1000, 3.0, intervals={"anytime": (2.0, 4.0)}, methods={"anytime": "reporters-laplace-mixture"})
 DAILY = {**DRAFT, "rounds": 12, "round_every": "1d", "opens": "2026-06-02T00:00:00Z", "epsilon": "12"}
 
@@ -62,36 +58,6 @@ def test_before_two_points_the_page_says_when_a_chart_comes() -> None:
     assert "10 or more" not in read(view_of(single(0, None), steps=[]))
 
 
-def test_without_an_estimate_the_chart_has_the_number_of_reports() -> None:
-    counts = [dataclasses.replace(one, mean=None, interval=None) for one in steady(6, 50)]
-    domain = {"kind": "category", "labels": ["a", "b", "c"]}
-    course = TimeCourse.of(view_of(Estimate(1000), steps=counts, draft={**DRAFT, "domain": domain}))
-    assert course is not None
-    assert (course.chart.band, course.chart.scale.texts) == ([], ["1 000", "800", "600", "400", "200", "0"])
-
-
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([PageNumberFormat("cm", 1, 1), PERCENT]))
-def test_a_vertical_axis_has_round_numbers_and_everything_inside(
-    low: float, height: float, wording: PageNumberFormat
-) -> None:
-    scale = Scale.around([(low, low + height)], [low + height / 2], wording)
-    assert scale is not None
-    slack = (scale.axis.high - scale.axis.low) * 1e-6
-    assert scale.axis.low - slack <= low < low + height <= scale.axis.high + slack
-    assert 3 <= len(scale.texts) <= 6
-    numbers = [text.removesuffix(f" {wording.unit}").replace("\N{MINUS SIGN}", "-") for text in scale.texts]
-    values = [Decimal(number.replace(" ", "")) for number in numbers]
-    (step,) = {upper - lower for upper, lower in itertools.pairwise(values)}
-    assert step.normalize().as_tuple().digits in {(1,), (2,), (5,)}
-    assert len({value.as_tuple().exponent for value in values}) == 1  # as many decimals each
-    assert all(value % step == 0 for value in values)
-
-
-def test_an_axis_of_one_number_or_of_too_large_ones_is_left_out() -> None:
-    assert Scale.around([], [3.0], PERCENT) is None
-    assert Scale.around([(-1.7e308, 1.7e308)], [0.0], PERCENT) is None
-
-
 @given(st.integers(0, 4 * 10**9), st.integers(1, 40 * 365 * 24))
 def test_a_time_axis_has_whole_hours_and_a_few_marks(first: int, hours: int) -> None:
     first = first // HOUR * HOUR
@@ -106,20 +72,6 @@ def test_a_time_axis_has_whole_hours_and_a_few_marks(first: int, hours: int) -> 
         assert (time.minute, time.second) == (0, 0)
         assert time.hour == 0 or hours <= 48
         assert time.day == 1 or hours <= 84 * 24
-
-
-@pytest.mark.parametrize(
-    ("hours", "labels"),
-    [
-        (5, ["10:00 10 Jun", "12:00", "14:00", "16:00"]),
-        (30, ["12:00 9 Jun", "10 Jun", "12:00"]),
-        (12 * 24, ["30 May", "3 Jun", "7 Jun"]),
-        (300 * 24, ["Sep 2025", "Dec", "Mar 2026", "Jun"]),
-        (3 * 365 * 24, ["Jul 2023", "Jul 2024", "Jul 2025"]),
-    ],
-)
-def test_days_and_years_are_named_where_they_begin(hours: int, labels: list[str]) -> None:
-    assert labels_of(TimeAxis.around(NOW.timestamp() - hours * HOUR, NOW.timestamp()).marks) == labels
 
 
 @pytest.mark.parametrize("an_hour", [10.0, 90.0])
@@ -143,13 +95,6 @@ def test_a_rate_is_that_of_today_and_falls_in_silence() -> None:
         rates.append(rate.a_day)
     assert all(later < earlier for earlier, later in itertools.pairwise(rates[:-1]))
     assert rates[-1] == 0.0
-
-
-def test_a_rate_has_the_unit_in_which_it_is_a_whole_number() -> None:
-    for a_day, words in ((1234.0, "1 200 a day"), (1.4, "1 a day"), (0.5, "4 a week"), (0.1, "3 a month")):
-        assert words in Rate(a_day).words
-    durations = {0.01: "1 hour", 0.2: "5 hours", 1.0: "1 day", 4.2: "5 days", 141.0: "150 days", 900.0: "2.5 years"}
-    assert {days: name_days(days) for days in durations} == durations  # rounded up
 
 
 SOON = {**DRAFT, "closes": "2026-06-13T15:40:00Z"}
