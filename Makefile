@@ -49,7 +49,7 @@ started: $(VENV)/dev
 	$(BIN)/python -m pip install --quiet --group started
 	$(BIN)/pytest -m soak tests/install/test_started.py
 
-# Which lines of the product no test runs; it fails where these have become more. Everything takes longer so.
+# Which lines of the product no test runs. Everything takes longer so.
 coverage: $(VENV)/dev
 	mkdir -p out/coverage
 	$(BIN)/coverage erase
