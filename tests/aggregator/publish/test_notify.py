@@ -308,7 +308,7 @@ class ThreadAtOnce(threading.Thread):
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(notify.threading, "Thread", ThreadAtOnce)
+    monkeypatch.setattr(threading, "Thread", ThreadAtOnce)
     return World(tmp_path)
 
 
@@ -456,7 +456,7 @@ async def test_a_receiver_that_never_answers_does_not_delay_the_end(tmp_path: Pa
         over.wait()
         return 204
 
-    world.post = post  # type: ignore[method-assign]
+    world.post = post  # type: ignore[method-assign,assignment]
     try:
         async with world.running() as notifier:
             notifier.published(number(0.5))

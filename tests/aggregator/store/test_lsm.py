@@ -1,6 +1,7 @@
 """Reports in runs, through the store: each is there once, through merges, restarts, deletions and failures."""
 
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(lsm, name, value)
 
 
-def accepted(of: tuple[Task, int], reports: dict[bytes, tuple[int, ...]]) -> Accepted:
+def accepted(of: tuple[Task, int], reports: Mapping[bytes, tuple[int, ...]]) -> Accepted:
     return Accepted(*of, np.frombuffer(b"".join(reports), dtype="V16"), np.array([*reports.values()], dtype=np.int64))
 
 

@@ -4,7 +4,7 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
@@ -431,7 +431,7 @@ DEFAULTS = {
 
 
 @pytest.fixture
-def database(postgres_server: Postgres) -> Iterator[Callable[[str, Mapping[str, str]], PostgresUrl]]:
+def database(postgres_server: Postgres) -> Callable[[str, Mapping[str, str]], PostgresUrl]:
     """Makes a database with an encoding, and a role with defaults that owns it."""
 
     def made(encoding: str, defaults: Mapping[str, str]) -> PostgresUrl:
