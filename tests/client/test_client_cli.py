@@ -1,11 +1,10 @@
-"""`hush report` and `hush ledger` as a person meets them: one line, an exit code, never a traceback."""
+"""`hush report`, `hush sync` and `hush ledger`: how values are read, one line, an exit code, never a traceback."""
 
 import asyncio
 import json
 import os
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,12 +12,12 @@ import aiomqtt
 import pytest
 from commands import run
 from heights import make_heights
+from scripted_broker import ScriptedBroker
 from servers import Mosquitto, need
 from terminal import at_terminal
 
-from hush_client.sending.schedule import milliseconds, utc_now
-from hush_client.state import outbox
-from hush_client.state.database import DeviceState, Lock
+from hush_client import Gateway
+from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import make_task
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic
 
@@ -32,22 +31,21 @@ class Hush(Protocol):
 @pytest.fixture
 async def tasks(mosquitto: Mosquitto) -> None:
     """A few tasks on the broker, and a session that waits for reports."""
-    choice = {"id": "choice", "epsilon": "2", "offers": ["0.5", "2"], "purpose": "choice", "domain": {"kind": "bit"}}
-    colour = {"id": "colour", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "light blue"]}}
-    axes = [{"name": name, "lower": -1.0, "upper": 1.0} for name in ("x", "y")]
-    move = {"id": "move", "epsilon": "1", "purpose": "moving", "domain": {"kind": "vector", "coordinates": axes}}
-    smoker = {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}}
     daily = {"rounds": 100_000, "round_every": "1d", "opens": "2020-01-01T00:00:00Z", "repeat": "sticky"}
-    habit = {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}} | daily
-    scale = {"kind": "number", "lower": -0.5, "upper": 1500, "unit": "kg"}
-    weight = {"id": "weight", "epsilon": "1", "purpose": "health", "domain": scale}
+    axes = [{"name": name, "lower": -1.0, "upper": 1.0} for name in ("x", "y")]
+    documents: list[dict[str, object]] = [
+        {"id": "choice", "epsilon": "2", "offers": ["0.5", "2"], "domain": {"kind": "bit"}},
+        {"id": "colour", "epsilon": "1", "domain": {"kind": "category", "labels": ["red", "light blue"]}},
+        {"id": "move", "epsilon": "1", "purpose": "moving", "domain": {"kind": "vector", "coordinates": axes}},
+        {"id": "smoker", "epsilon": "1", "purpose": "health", "domain": {"kind": "bit"}},
+        {"id": "habit", "epsilon": "1", "purpose": "habits", "domain": {"kind": "bit"}, **daily},
+    ]
     kept = aiomqtt.Client("127.0.0.1", mosquitto.port, identifier="aggregator", clean_session=False)
     async with kept as administrator:
         await administrator.subscribe(ALL_REPORTS, qos=1)
-        await administrator.publish(task_topic("heights"), make_heights(), qos=1, retain=True)
-        for document in (smoker, choice, colour, move, habit, weight):
-            task = make_task(document)
-            await administrator.publish(task_topic(task.id), task.payload, qos=1, retain=True)
+        for payload in (make_heights(), *(make_task(document).payload for document in documents)):
+            name = json.loads(payload)["id"]
+            await administrator.publish(task_topic(name), payload, qos=1, retain=True)
 
 
 @pytest.fixture
@@ -96,20 +94,6 @@ def environment(mosquitto: Mosquitto, tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path), "HUSH_BROKER": mosquitto.url}
 
 
-@pytest.fixture
-def terminal(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - tasks are on the broker
-    """The same, where a person sits: all that is shown stands in `stdout`."""
-
-    def run(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
-        keys = typed if isinstance(typed, str) else typed.decode()
-        code, shown = at_terminal(
-            command(arguments), tmp_path, environment=environment(mosquitto, tmp_path), typed=keys
-        )
-        return subprocess.CompletedProcess(arguments, code, shown, "")
-
-    return run
-
-
 def assert_one_line(text: str, *words: str) -> None:
     assert len(text.strip().splitlines()) == 1, text
     for word in words:
@@ -126,17 +110,6 @@ def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
 
 
 @pytest.mark.medium
-def test_a_value_may_be_typed_where_no_list_of_processes_shows_it(hush: Hush) -> None:
-    assert "sent" in hush("report", "heights", "-", typed="172.5\n").stdout
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("value", ["yes", "No", "true", "FALSE", "1", "0"])
-def test_a_bit_may_be_written_in_words(hush: Hush, value: str) -> None:
-    assert hush("report", "smoker", value).returncode == 0
-
-
-@pytest.mark.medium
 def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) -> None:
     argued = [hush("report", "heights", value, "--device", f"a{value}"[:2]) for value in ("172.5", "999", "", "twelve")]
     typed = [
@@ -147,46 +120,6 @@ def test_whatever_the_value_is_the_command_ends_and_says_the_same(hush: Hush) ->
         assert (done.returncode, done.stderr) == (0, "")
     assert len({done.stdout for done in argued + typed}) == 1
     assert {account["spent"] for account in json.loads(hush("ledger", "--json").stdout)["accounts"]} == {"1"}
-
-
-@pytest.mark.large
-@pytest.mark.parametrize(
-    ("task", "value", "piped", "words"),
-    [
-        ("heights", "twelve", False, "from 120 to 220\r\n"),
-        ("weight", "yes", True, "from -0.5 to 1500 kg\r\n"),
-        ("smoker", "maybe", True, "yes, no"),
-        ("colour", "blue", False, "red, light blue"),
-        ("move", "1,oops", True, "VALUE: it is not 2 numbers; write x, y"),
-    ],
-)
-def test_a_typing_error_spends_nothing_and_is_not_quoted(
-    hush: Hush, terminal: Hush, task: str, value: str, *, piped: bool, words: str
-) -> None:
-    done = terminal("report", task, "-", typed=f"{value}\n") if piped else terminal("report", task, value)
-    assert done.returncode == 2
-    assert words in done.stdout
-    told = done.stdout.partition("hush:")[2]  # what stands before is the terminal's own echo of the keys
-    assert value not in told.replace("light blue", "")
-    assert "nothing" in hush("ledger").stdout
-
-
-@pytest.mark.medium
-def test_a_terminal_shows_how_a_value_was_used_but_not_the_value(terminal: Hush) -> None:
-    done = terminal("report", "heights", "998.25")
-    assert done.returncode == 0
-    assert "moved inside" in done.stdout
-    assert "998.25" not in done.stdout
-    assert "told" not in terminal("report", "heights", "172.5", "--device", "other").stdout
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("option", ["--lifetime", "--max-epsilon"])
-def test_an_answer_above_the_limits_is_refused(hush: Hush, option: str) -> None:
-    done = hush("report", "heights", "172", option, "0.5")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert_one_line(done.stderr, "hush: heights: refused", "epsilon 1", "nothing was spent")
-    assert "nothing" in hush("ledger").stdout
 
 
 @pytest.mark.medium
@@ -238,23 +171,6 @@ def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: 
 
 
 @pytest.mark.medium
-def test_the_ledger_lists_every_charge_and_says_what_it_means(hush: Hush) -> None:
-    hush("report", "heights", "172", "--device", "d")
-    hush("report", "smoker", "yes", "--device", "d")
-    text = hush("ledger").stdout
-    assert "d, for workplaces: epsilon 1 of 4" in text
-    assert "smoker 0 1 randomized_response 0" in " ".join(text.split())
-    assert "at most 88.1 % sure" in text  # epsilon 2 in total
-    document = json.loads(hush("ledger", "--json").stdout)
-    assert document["waiting"] == 0
-    assert [(account["purpose"], account["spent"]) for account in document["accounts"]] == [
-        ("health", "1"),
-        ("workplaces", "1"),
-    ]
-    assert [len(account["charges"]) for account in document["accounts"]] == [1, 1]
-
-
-@pytest.mark.medium
 def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> None:
     hush("ledger")
     arguments = ("report", "heights", "172", "--device", "d", "--json")
@@ -272,138 +188,6 @@ def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto,
 
 
 @pytest.mark.medium
-async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tmp_path: Path) -> None:
-    lock = await Lock.acquire(tmp_path / "hush")
-    done = await asyncio.to_thread(process, "report", "heights", "172")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert_one_line(done.stderr, str(tmp_path / "hush"), "another client")
-    assert "nothing" in (await asyncio.to_thread(process, "ledger")).stdout
-    lock.release()
-    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
-
-
-@pytest.mark.medium
-async def test_what_an_earlier_call_could_not_send_goes_with_the_next_one(process: Hush, tmp_path: Path) -> None:
-    state = await DeviceState.open(tmp_path / "hush")
-    soon = milliseconds(utc_now()) + 1500
-    await state.run(partial(outbox.put, topic="hush/v1/reports/heights/d", payload=b"{}", not_before=soon, delay=1500))
-    await state.close()
-    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
-    assert json.loads((await asyncio.to_thread(process, "ledger", "--json")).stdout)["waiting"] == 0
-
-
-@pytest.mark.medium
-def test_a_pinned_task_is_forgotten_only_where_nothing_was_charged(hush: Hush) -> None:
-    hush("report", "heights", "172")
-    refused = hush("ledger", "--forget", "heights")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert_one_line(refused.stderr, "--forget", "'heights'")
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (("nope", "1", "--timeout", "1"), 1, "no task 'nope' on this broker"),
-        (("Nope", "1"), 2, "TASK"),
-        (("heights", "1", "--broker", "localhost"), 1, "mqtt://localhost:1883"),
-        (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), 1, "Connection refused"),
-        (("heights", "1", "--state", "/dev/null"), 1, "/dev/null"),
-        (("heights", "1", "--lifetime", "0"), 2, "--lifetime"),
-        (("heights", "1", "--max-epsilon", "nan"), 2, "'nan'"),
-    ],
-)
-def test_a_mistake_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], code: int, words: str) -> None:
-    done = hush("report", *arguments)
-    while "no connection yet" in done.stderr:  # a busy machine may not have one within a second
-        done = hush("report", *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert_one_line(done.stderr, "hush: ", words)
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("heights",),
-        ("heights", "1", "--device", "a/b"),
-        ("heights", "1", "--brokr", "x"),
-        ("heights", "1", "--timeout", "nan"),
-        ("heights", "1", "--spread", "nan"),
-    ],
-)
-def test_wrong_usage_ends_with_two(hush: Hush, arguments: tuple[str, ...]) -> None:
-    done = hush("report", *arguments)
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.medium
-def test_a_damaged_state_is_named_and_kept(hush: Hush, tmp_path: Path) -> None:
-    (tmp_path / "hush").mkdir()
-    (tmp_path / "hush" / "hush.sqlite3").write_text("no database at all" * 100)
-    for command in (("report", "heights", "172"), ("ledger",)):
-        done = hush(*command)
-        assert done.returncode == 1
-        assert_one_line(done.stderr, "hush.sqlite3", "restore no backup", "docs/device.md")
-
-
-@pytest.mark.medium
-def test_a_directory_without_a_state_is_an_error(hush: Hush, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name, words in (("nope", "does not exist"), ("empty", "hush.sqlite3")):
-        for extra in ((), ("--json",), ("--forget", "heights")):
-            done = hush("ledger", "--state", str(tmp_path / name), *extra)
-            assert (done.returncode, done.stdout) == (2, "")
-            assert_one_line(done.stderr, f"hush: --state: {tmp_path / name} ", words)
-    assert not (tmp_path / "nope").exists()
-    assert [*(tmp_path / "empty").iterdir()] == []
-
-
-@pytest.mark.medium
-def test_the_epsilon_that_was_chosen_is_the_one_that_is_charged(hush: Hush) -> None:
-    chosen = hush("report", "choice", "yes", "--epsilon", "0.5")
-    assert chosen.returncode == 0, chosen.stderr
-    assert_one_line(chosen.stdout, "cost epsilon 0.5", "epsilon 0.5 of 4")
-    assert_one_line(hush("report", "choice", "no", "--device", "other").stdout, "cost epsilon 2")
-    wrong = hush("report", "choice", "yes", "--device", "third", "--epsilon", "1")
-    assert wrong.returncode == 2
-    assert_one_line(wrong.stderr, "does not offer 1", "0.5 or 2")
-
-
-@pytest.mark.medium
-def test_a_label_and_a_vector_are_typed_as_they_are(hush: Hush) -> None:
-    assert_one_line(hush("report", "colour", "light blue").stdout, "colour, round 0: sent")
-    moved = hush("report", "move", "-0.5,2")
-    assert moved.returncode == 0, moved.stderr
-    assert_one_line(hush("report", "colour", "blue", "--device", "other").stdout, "colour, round 0: sent")
-
-
-@pytest.mark.medium
-def test_a_sticky_task_needs_the_option_sticky(hush: Hush) -> None:
-    refused = hush("report", "habit", "yes")
-    assert refused.returncode == 1
-    assert_one_line(refused.stderr, "refused")
-    assert "cost epsilon 1; spent for habits: epsilon 1 of 4" in hush("report", "habit", "yes", "--sticky").stdout
-
-
-@pytest.mark.medium
-def test_a_total_bounds_all_purposes(hush: Hush) -> None:
-    assert hush("report", "heights", "172", "--total", "1.5").returncode == 0
-    refused = hush("report", "smoker", "yes", "--total", "1.5")
-    assert_one_line(refused.stderr, "refused", "all purposes together", "nothing was spent")
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("command", [("report", "heights", "172"), ("sync",)])
-@pytest.mark.parametrize("seconds", ["nan", "inf"])
-def test_an_endless_timeout_is_a_wrong_usage(hush: Hush, command: tuple[str, ...], seconds: str) -> None:
-    done = hush(*command, "--timeout", seconds)
-    assert done.returncode == 2
-    assert f"--timeout {seconds}" in done.stderr
-
-
-@pytest.mark.medium
 def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     right = hush("sync", "--device", "a")
@@ -412,3 +196,187 @@ def test_a_sync_under_another_name_says_what_it_leaves_alone(hush: Hush) -> None
     wrong = hush("sync", "--device", "b")
     assert_one_line(wrong.stdout, "1 kept for another", "--device")
     assert json.loads(hush("sync", "--device", "b", "--json").stdout)["elsewhere"] == 1
+
+
+NUMBER = NumberDomain(-10.0, 10.0)
+COLOURS = CategoryDomain(("red", "green", "light blue", "1"))
+BODY = VectorDomain((Coordinate(0.0, 1.0, name="height"), Coordinate(-5.0, 5.0, name="weight")))
+
+
+@pytest.mark.parametrize(
+    ("domain", "text", "value"),
+    [
+        (NUMBER, "-1.5e0", -1.5),
+        (BitDomain(), "Yes", True),
+        (BitDomain(), "0", False),
+        (COLOURS, "light blue", "light blue"),
+        (COLOURS, "1", "1"),
+        (BODY, "0.5,-3", [0.5, -3.0]),
+        (BODY, " 1 , 2 ", [1.0, 2.0]),
+    ],
+)
+def test_a_value_is_read_and_admitted(domain: Domain, text: str, value: object) -> None:
+    assert domain.parse(text) == value
+    assert domain.check(value) == "used"
+
+
+@pytest.mark.parametrize(
+    ("domain", "texts"),
+    [
+        (NUMBER, ["1,5", "nan", "1" * 101, ""]),
+        (BitDomain(), ["maybe"]),
+        (COLOURS, ["Red", ""]),
+        (BODY, ["1", "1,2,3", "1,", "1,nan"]),
+    ],
+)
+def test_a_text_that_is_not_a_value_is_replaced(domain: Domain, texts: list[str]) -> None:
+    assert {domain.check(domain.parse(text)) for text in texts} == {"replaced"}
+
+
+def test_a_number_beyond_all_floats_is_moved_to_the_bound() -> None:
+    for text, end in (("inf", 1 << 20), ("-Infinity", 0), ("1e999999999", 1 << 20), ("-9e999", 0)):
+        reading = NUMBER.read(NUMBER.parse(text))
+        assert (reading.parts, reading.coercion) == ((end,), "moved")
+
+
+def test_a_hint_names_a_few_of_many_labels() -> None:
+    many = CategoryDomain(tuple(f"l{place}" for place in range(1000))).typing_hint
+    assert "l5" in many
+    assert "l6" not in many
+    assert BODY.typing_hint.endswith("height, weight")
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("task", "value", "piped", "words"),
+    [
+        ("heights", "twelve", False, ["120", "220"]),
+        ("smoker", "maybe", True, ["yes, no"]),
+        ("move", "1,oops", True, ["VALUE", "x, y"]),
+    ],
+)
+def test_a_typing_error_spends_nothing_and_is_not_quoted(
+    hush: Hush, mosquitto: Mosquitto, tmp_path: Path, task: str, value: str, *, piped: bool, words: list[str]
+) -> None:
+    arguments = command(("report", task, "-" if piped else value))
+    around = environment(mosquitto, tmp_path)
+    code, shown = at_terminal(arguments, tmp_path, environment=around, typed=f"{value}\n" if piped else "")
+    assert code == 2
+    told = shown.partition("hush:")[2]  # before it is the terminal's own echo of the keys
+    assert all(word in told for word in words)
+    assert value not in told
+    assert "nothing" in hush("ledger").stdout
+
+
+@pytest.mark.medium
+@pytest.mark.usefixtures("tasks")
+def test_a_terminal_shows_how_a_value_was_used_but_not_it(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    arguments = command(("report", "heights", "998.25"))
+    code, shown = at_terminal(arguments, tmp_path, environment=environment(mosquitto, tmp_path), typed="")
+    assert code == 0
+    assert "moved" in shown
+    assert "998.25" not in shown
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("arguments", "allowed", "cost"),
+    [
+        (("heights", "172", "--lifetime", "0.5"), False, "1"),
+        (("heights", "172", "--max-epsilon", "0.5"), False, "1"),
+        (("heights", "172", "--total", "0.5"), False, "1"),
+        (("habit", "yes"), False, "1"),
+        (("habit", "yes", "--sticky"), True, "1"),
+        (("choice", "yes"), True, "2"),
+        (("choice", "yes", "--epsilon", "0.5"), True, "0.5"),
+        (("colour", "light blue"), True, "1"),
+        (("move", "-0.5,2"), True, "1"),
+    ],
+)
+def test_the_options_limit_what_an_answer_costs(
+    hush: Hush, arguments: tuple[str, ...], *, allowed: bool, cost: str
+) -> None:
+    done = hush("report", *arguments)
+    assert done.returncode == (0 if allowed else 1)
+    assert_one_line(done.stdout if allowed else done.stderr, f"epsilon {cost}", "sent" if allowed else "refused")
+    spent = [account["spent"] for account in json.loads(hush("ledger", "--json").stdout)["accounts"]]
+    assert spent == ([cost] if allowed else [])
+
+
+@pytest.mark.medium
+def test_an_epsilon_that_is_not_offered_is_a_wrong_usage(hush: Hush) -> None:
+    wrong = hush("report", "choice", "yes", "--epsilon", "1")
+    assert wrong.returncode == 2
+    assert_one_line(wrong.stderr, "0.5", "2")
+
+
+@pytest.mark.medium
+def test_the_ledger_lists_every_charge_and_keeps_its_pins(hush: Hush) -> None:
+    hush("report", "heights", "172", "--device", "d")
+    hush("report", "smoker", "yes", "--device", "d")
+    text = hush("ledger").stdout
+    assert "d, for workplaces: epsilon 1 of 4" in text
+    assert "smoker 0 1 randomized_response 0" in " ".join(text.split())
+    assert "88.1 %" in text  # epsilon 2 in total
+    document = json.loads(hush("ledger", "--json").stdout)
+    assert document["waiting"] == 0
+    assert [(account["purpose"], account["spent"]) for account in document["accounts"]] == [
+        ("health", "1"),
+        ("workplaces", "1"),
+    ]
+    refused = hush("ledger", "--forget", "heights")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert_one_line(refused.stderr, "--forget", "'heights'")
+
+
+@pytest.mark.medium
+async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tmp_path: Path) -> None:
+    async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "hush", spread=0):
+        done = await asyncio.to_thread(process, "report", "heights", "172")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert_one_line(done.stderr, str(tmp_path / "hush"), "another client")
+        assert "nothing" in (await asyncio.to_thread(process, "ledger")).stdout
+    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nope", "1", "--timeout", "1"), ["'nope'"]),
+        (("heights", "1", "--broker", "mqtt://127.0.0.1:1", "--timeout", "1"), ["mqtt://127.0.0.1:1"]),
+        (("heights", "1", "--state", "/dev/null"), ["/dev/null"]),
+    ],
+)
+def test_a_failed_report_ends_in_one_line(hush: Hush, arguments: tuple[str, ...], words: list[str]) -> None:
+    done = hush("report", *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert_one_line(done.stderr, "hush: ", *words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("heights",), ["VALUE"]),
+        (("Nope", "1"), ["TASK"]),
+        (("heights", "1", "--device", "a/b"), ["a/b"]),
+        (("heights", "1", "--brokr", "x"), ["--help"]),
+        (("heights", "1", "--timeout", "nan"), ["--timeout", "nan"]),
+        (("heights", "1", "--timeout", "inf"), ["--timeout", "inf"]),
+        (("heights", "1", "--spread", "nan"), ["--spread", "nan"]),
+        (("heights", "1", "--lifetime", "0"), ["--lifetime"]),
+        (("heights", "1", "--max-epsilon", "nan"), ["nan"]),
+    ],
+)
+def test_a_wrong_usage_names_what_is_wrong(tmp_path: Path, arguments: tuple[str, ...], words: list[str]) -> None:
+    shown = run(["report", *arguments, "--broker", "mqtt://127.0.0.1:1", "--state", str(tmp_path / "s")], tmp_path)
+    assert (shown.code, shown.out, shown.trouble) == (2, "", "")
+    assert all(word in shown.err for word in words), shown.err
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_damaged_state_is_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "hush.sqlite3").write_text("no database at all" * 100)
+    shown = run(["ledger", "--state", str(tmp_path)], tmp_path)
+    assert (shown.code, shown.out) == (1, "")
+    assert_one_line(shown.err, "hush.sqlite3", "docs/device.md")

@@ -1,8 +1,10 @@
-"""The arithmetic of the ledger, and the limits that are enforced in the transaction of the charge."""
+"""The arithmetic of the ledger, and the limits that are enforced in the transaction of the charge.
+
+Where a task offers several epsilons, the limits of the device choose, or the person; never the value.
+"""
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from answers import RecordingRng, answer_one
+from device_state import in_memory
 from heights import make_heights
 
 from hush_client import Policy, Reason, Receipt
@@ -25,8 +28,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
+    with in_memory() as connection:
         yield connection
 
 
@@ -51,13 +53,6 @@ def test_ten_answers_of_a_tenth_fill_a_budget_of_one_exactly(connection: sqlite3
     assert [receipt.status for receipt in receipts] == ["queued"] * 10 + ["refused"]
     assert receipts[9].spent == receipts[10].spent == receipts[10].cap == 1
     assert 0.1 + 0.2 != 0.3  # what floats would have made of it
-
-
-def test_a_tenth_and_two_tenths_fit_three_tenths(connection: sqlite3.Connection) -> None:
-    policy = Policy(lifetime=Fraction(3, 10))
-    give(connection, ask(epsilon="0.1", policy=policy))
-    assert 0.1 + 0.2 > 0.3  # floats would refuse what the device allows
-    assert give(connection, ask(id="second", epsilon="0.2", policy=policy)).status == "queued"
 
 
 def test_a_third_is_kept_exactly(connection: sqlite3.Connection) -> None:
@@ -122,14 +117,6 @@ def test_refusals_and_charges_are_told_oldest_first(connection: sqlite3.Connecti
     assert [entry.task for entry in ledger.refusals(connection)] == ["c", "b", "a"]
 
 
-def test_what_is_kept_of_a_refusal_says_nothing_about_the_value(connection: sqlite3.Connection) -> None:
-    for device, value in (("d", 120.0), ("e", 219.75), ("f", None)):
-        give(connection, ask(policy=Policy(lifetime=Fraction(0))), value=value, device=device)
-    rows = connection.execute("SELECT task, round, reason, purpose, epsilon, refused_at FROM refusal").fetchall()
-    assert len(rows) == 3
-    assert len(set(rows)) == 1
-
-
 def test_reports_that_are_sent_again_are_counted_and_cost_nothing(connection: sqlite3.Connection) -> None:
     for name in ("a", "b"):
         give(connection, ask(id=name))
@@ -168,32 +155,6 @@ def test_a_clock_that_jumps_opens_nothing_twice_and_resets_nothing(connection: s
     assert outbox.count(connection) == 3
 
 
-def test_the_total_of_an_account_is_the_sum_of_its_charges(connection: sqlite3.Connection) -> None:
-    for i in range(5):
-        give(connection, ask(id=f"t{i}", epsilon=f"0.{i + 1}"))
-    (account,) = ledger.accounts(connection)
-    charges = ledger.charges(connection, "d", "workplaces")
-    assert account.spent == sum(charge.epsilon for charge in charges) == Fraction(3, 2)
-    ledger.verify(connection)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "DELETE FROM account",
-        "DELETE FROM charge",
-        "UPDATE account SET spent = '2/1'",
-        "UPDATE account SET purpose = 'another'",
-        "UPDATE charge SET epsilon = '999/1000'",
-    ],
-)
-def test_an_account_that_is_not_the_sum_of_its_charges_is_found(connection: sqlite3.Connection, damage: str) -> None:
-    give(connection, ask(epsilon="1"))
-    connection.execute(damage)
-    with pytest.raises(StateError, match="'d'"):
-        ledger.verify(connection)
-
-
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
@@ -202,6 +163,7 @@ def test_an_account_that_is_not_the_sum_of_its_charges_is_found(connection: sqli
         (ask(policy=Policy(lifetime=Fraction(9, 10))), Reason.OVER_BUDGET),
         (ask(opens="2026-01-01T00:00:01Z"), Reason.NOT_OPEN),
         (ask(closes="2026-01-01T00:00:00Z"), Reason.CLOSED),
+        (ask(epsilon="5", rounds=10, round_every="1d", opens="2026-01-01T00:00:00Z"), Reason.EPSILON_TOO_LARGE),
     ],
 )
 def test_a_refusal_draws_nothing_and_spends_nothing(
@@ -215,17 +177,6 @@ def test_a_refusal_draws_nothing_and_spends_nothing(
     assert rng.draws == 0
     assert ledger.accounts(connection) == []
     assert outbox.count(connection) == 0
-
-
-def test_all_rounds_of_a_task_count_against_the_limit_of_a_task(connection: sqlite3.Connection) -> None:
-    question = ask(epsilon="5", rounds=10, round_every="1d", opens="2026-01-01T00:00:00Z")
-    assert give(connection, question).reason is Reason.EPSILON_TOO_LARGE
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, -1e300, 172.0])
-def test_whatever_the_value_is_an_answer_is_charged_and_stored(connection: sqlite3.Connection, value: object) -> None:
-    receipt = give(connection, ask(), value=value)
-    assert (receipt.status, receipt.spent, outbox.count(connection)) == ("queued", Fraction(1), 1)
 
 
 def test_a_changed_task_under_the_same_id_is_refused(connection: sqlite3.Connection) -> None:
@@ -268,27 +219,6 @@ def test_what_became_of_a_value_is_in_no_text_of_it(connection: sqlite3.Connecti
         assert (repr(reading), repr(receipt).count("value")) == ("ParsedValue()", 0)
 
 
-@pytest.mark.parametrize(
-    ("limit", "words"),
-    [
-        (0.5, "0.5 is not exact"),
-        (True, "True is not exact"),
-        ([1], "[1] is not exact"),
-        (-1, "-1 is negative"),
-        (Fraction(-1, 2), "-1/2 is negative"),
-        ("1/2", "'1/2' is not"),
-        ("", "'' is not"),
-        ("1e999999999", "'1e999999999' is not"),
-        ("1" * 90, f"{repr('1' * 90)[:40]} is not"),
-    ],
-)
-@pytest.mark.parametrize("name", ["max_epsilon", "lifetime", "total"])
-def test_a_limit_that_is_not_exact_or_is_negative_is_refused_in_one_line(name: str, limit: Any, words: str) -> None:  # noqa: ANN401
-    with pytest.raises(EpsilonError) as raised:
-        Policy(**{name: limit})
-    assert str(raised.value).startswith(f"{name}: {words}")
-
-
 def test_a_limit_may_be_a_fraction_an_integer_or_text_as_tasks_have_it() -> None:
     limits = Policy("0.1", 3, "1e-3", sticky=True)
     assert limits == Policy(Fraction(1, 10), Fraction(3), Fraction(1, 1000), sticky=True)
@@ -320,3 +250,110 @@ def test_an_acknowledgement_that_comes_late_cannot_delete_another_report(connect
     second = outbox.put(connection, "t", b"second")
     outbox.delete(connection, [first])
     assert [entry.sequence for entry in outbox.page(connection, after=0, limit=10)] == [second]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM account",
+        "DELETE FROM charge",
+        "UPDATE account SET spent = '2/1'",
+        "UPDATE account SET purpose = 'another'",
+        "UPDATE charge SET epsilon = '999/1000'",
+    ],
+)
+def test_an_account_must_be_the_sum_of_its_charges(connection: sqlite3.Connection, damage: str) -> None:
+    for task, epsilon in (("a", "0.3"), ("b", "0.7")):
+        give(connection, ask(id=task, epsilon=epsilon))
+    (account,) = ledger.accounts(connection)
+    charges = ledger.charges(connection, "d", "workplaces")
+    assert account.spent == sum(charge.epsilon for charge in charges) == 1
+    ledger.verify(connection)
+    connection.execute(damage)
+    with pytest.raises(StateError, match="'d'"):
+        ledger.verify(connection)
+
+
+@pytest.mark.parametrize("limit", [0.5, True, [1], -1, Fraction(-1, 2), "1/2", "", "1e999999999", "1" * 90])
+def test_a_limit_must_be_exact_and_not_negative(limit: Any) -> None:  # noqa: ANN401
+    for name in ("max_epsilon", "lifetime", "total"):
+        with pytest.raises(EpsilonError) as raised:
+            Policy(**{name: limit})
+        assert str(raised.value).startswith(f"{name}: ")
+        assert (repr(limit)[:40] if isinstance(limit, str) else str(limit)) in str(raised.value)
+
+
+def offer(
+    connection: sqlite3.Connection,
+    *,
+    epsilon: Fraction | None = None,
+    policy: Policy | None = None,
+    value: object = 172.0,
+    device: str = "d",
+    day: int = 0,
+) -> tuple[Receipt, int | None]:
+    """The receipt for a task that offers three epsilons, and the offer that the stored report names."""
+    daily = {"rounds": 2, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"} if day else {}
+    task = decode_task(make_heights(epsilon="2", offers=["0.5", "1", "2"], **daily))
+    now = NOW + timedelta(days=max(0, day - 1))
+    question = Question(task, "reports/heights/d", policy or Policy(), now, epsilon)
+    receipt, sequence = answer_one(connection, question, task.domain.read(value), RecordingRng(), device=device)
+    if sequence is None:
+        return receipt, None
+    frame = decode(outbox.page(connection, after=sequence - 1, limit=1)[0].payload)
+    assert isinstance(frame, Frame)
+    assert task.randomizer.admits(frame.reports[0].body)
+    return receipt, frame.reports[0].body[0]
+
+
+@pytest.mark.parametrize(
+    ("max_epsilon", "lifetime", "place", "cost"),
+    [("4", "4", 2, "2"), ("1", "4", 1, "1"), ("1.9", "4", 1, "1"), ("4", "0.7", 0, "0.5"), ("0.5", "0.5", 0, "0.5")],
+)
+def test_the_dearest_offer_within_the_limits_is_taken(
+    connection: sqlite3.Connection, max_epsilon: str, lifetime: str, place: int, cost: str
+) -> None:
+    policy = Policy(max_epsilon, lifetime)
+    for device, value in (("d", 120.0), ("e", 1e9), ("f", None)):
+        receipt, named = offer(connection, policy=policy, value=value, device=device)
+        assert (receipt.status, named, receipt.epsilon) == ("queued", place, Fraction(cost))
+        assert [charge.epsilon for charge in ledger.charges(connection, device, "workplaces")] == [Fraction(cost)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [(Policy("0.4"), Reason.EPSILON_TOO_LARGE), (Policy(lifetime="0.4"), Reason.OVER_BUDGET)],
+)
+def test_a_device_that_no_offer_suits_names_the_cheapest(
+    connection: sqlite3.Connection, policy: Policy, reason: Reason
+) -> None:
+    receipt, named = offer(connection, policy=policy)
+    assert (receipt.status, receipt.reason, receipt.epsilon, named) == ("refused", reason, Fraction(1, 2), None)
+
+
+def test_only_an_offered_epsilon_can_be_chosen(connection: sqlite3.Connection) -> None:
+    for value in (172.0, None):
+        with pytest.raises(EpsilonError, match=r"3.* 0\.5 .*1 .*2"):
+            offer(connection, epsilon=Fraction(3), value=value)
+    assert ledger.accounts(connection) == []
+    with pytest.raises(EpsilonError, match=r"2.* 1"):
+        give(connection, replace(ask(), epsilon=Fraction(2)))
+    assert give(connection, replace(ask(), epsilon=Fraction(1)), device="e").status == "queued"
+
+
+def test_a_chosen_epsilon_is_taken_within_the_limits(connection: sqlite3.Connection) -> None:
+    receipt, named = offer(connection, epsilon=Fraction(1))
+    assert (receipt.status, named, receipt.spent) == ("queued", 1, Fraction(1))
+    receipt, named = offer(connection, epsilon=Fraction(2), policy=Policy(1), device="e")
+    assert (receipt.status, receipt.reason, receipt.epsilon) == ("refused", Reason.EPSILON_TOO_LARGE, Fraction(2))
+    assert named is None
+
+
+def test_each_round_costs_its_part_of_an_offer(connection: sqlite3.Connection) -> None:
+    first, named = offer(connection, day=1)
+    assert (named, first.epsilon) == (2, Fraction(1))
+    second, named = offer(connection, epsilon=Fraction(1, 2), day=2)
+    assert (named, second.epsilon, second.spent) == (0, Fraction(1, 4), Fraction(5, 4))
+    again, named = offer(connection, day=2)
+    assert (again.status, again.epsilon, again.spent) == ("already_answered", Fraction(1, 4), Fraction(5, 4))
+    assert named == 0, "that of the first answer, which still waits"

@@ -6,10 +6,12 @@ import re
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pytest
 from answers import answer_one
+from device_state import execute, opened_state
 from heights import make_heights
 from scripted_broker import ScriptedBroker
 from typer.testing import CliRunner
@@ -18,8 +20,7 @@ from hush_client import Client, Policy, Reason
 from hush_client.commands.ledger import app
 from hush_client.privacy.answer import Question
 from hush_client.state import ledger
-from hush_client.state.database import FILE_NAME, DeviceState
-from hush_common.errors import StateError
+from hush_common.errors import OptionError, StateError
 from hush_common.rng import SystemRng
 from hush_common.task import decode_task
 
@@ -47,9 +48,8 @@ def write(connection: sqlite3.Connection) -> None:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     async def prepare() -> None:
-        state = await DeviceState.open(tmp_path)
-        await state.run(write)
-        await state.close()
+        async with opened_state(tmp_path) as state:
+            await state.run(write)
 
     asyncio.run(prepare())
     return tmp_path
@@ -78,54 +78,15 @@ def test_the_ledger_command_shows_spent_refused_and_certainty(directory: Path) -
     assert "5 of these" in text, "the reports that wait"
 
 
-def test_a_total_is_shown_beside_what_was_spent_of_it(directory: Path) -> None:
-    text = run(directory, "--total", "6", "--lifetime", "1")
-    assert "epsilon 2/3 of 1" in text
-    assert "(epsilon 5/3 of 6 in total)" in text
-    assert "No program" not in text
-
-
-def test_json_tells_a_cap_that_was_stated_from_the_default(directory: Path) -> None:
-    for arguments, cap, origin in (((), "4", "default"), (("--lifetime", "10"), "10", "stated")):
-        document = json.loads(run(directory, "--json", *arguments))
-        assert ({account["cap"] for account in document["accounts"]}, document["cap_is"]) == ({cap}, origin)
-
-
 async def open_once(directory: Path, policy: Policy) -> None:
     async with Client("mqtt://127.0.0.1:1", device="d", state=directory, policy=policy, transport=ScriptedBroker()):
         pass
-
-
-def test_the_caps_are_those_of_the_last_program_unless_others_are_stated(directory: Path) -> None:
-    asyncio.run(open_once(directory, Policy(lifetime=10)))
-    asyncio.run(open_once(directory, Policy(lifetime=Fraction(7, 3), total=6)))
-    text = run(directory)
-    assert "epsilon 2/3 of 7/3" in text
-    assert "(epsilon 5/3 of 6 in total)" in text
-    assert "No program" not in text
-    assert json.loads(run(directory, "--json"))["cap_is"] == "program"
-    assert "epsilon 2/3 of 5\n" in run(directory, "--lifetime", "5")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"lifetime":"x","total":null}', b'{"lifetime":"1/0","total":null}'])
 def test_damaged_limits_are_as_if_there_were_none(directory: Path, content: bytes) -> None:
     (directory / "policy.json").write_bytes(content)
     assert "4 is the default" in run(directory)
-
-
-@pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_the_state_that_nobody_named_is_named_here(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-) -> None:
-    home = directory.with_name(f"{directory.name}-home")
-    home.mkdir()
-    place = directory.rename(home / "hush")
-    monkeypatch.setenv("XDG_STATE_HOME", str(home))
-    monkeypatch.delenv("HUSH_STATE", raising=False)
-    unnamed = CliRunner().invoke(app, arguments)
-    assert unnamed.stderr.startswith("hush: used the state")
-    named = CliRunner().invoke(app, ["--state", str(place), *arguments])
-    assert (named.exit_code, named.stdout, named.stderr) == (0, unnamed.stdout, "")
 
 
 def test_json_has_everything_exactly(directory: Path) -> None:
@@ -152,58 +113,82 @@ def test_json_has_everything_exactly(directory: Path) -> None:
     assert document["waiting"] == 5
 
 
-def test_neither_value_nor_memory_is_ever_printed(directory: Path) -> None:
+def test_no_value_and_no_memory_is_printed(directory: Path) -> None:
     text = (run(directory) + run(directory, "--json")).replace(str(directory), "")
     assert "172" not in re.sub("[0-9a-f]{32}", "", text)  # an id may happen to hold it
     assert "threshold" not in text
 
 
-def test_a_refusal_of_a_reason_that_is_not_known_here_is_shown_as_it_is(directory: Path) -> None:
-    with sqlite3.connect(directory / FILE_NAME) as connection:
-        connection.execute("UPDATE refusal SET reason = 'of_a_newer_hush'")
-    connection.close()
-    assert "d refused steps, round 2 (epsilon 1/3): of_a_newer_hush." in run(directory)
+def test_the_caps_are_those_stated_or_of_the_last_program(directory: Path) -> None:
+    def cap(*options: str) -> tuple[str, str]:
+        document = json.loads(run(directory, "--json", *options))
+        (found,) = {account["cap"] for account in document["accounts"]}
+        return found, document["cap_is"]
+
+    assert cap() == ("4", "default")
+    for lifetime, total in ((Fraction(10), None), (Fraction(7, 3), Fraction(6))):
+        asyncio.run(open_once(directory, Policy(lifetime=lifetime, total=total)))
+    text = run(directory)
+    assert "epsilon 2/3 of 7/3" in text
+    assert "epsilon 5/3 of 6" in text
+    assert cap() == ("7/3", "program")
+    assert cap("--lifetime", "5") == ("5", "stated")
 
 
-def test_an_account_that_is_not_the_sum_of_its_charges_is_told(directory: Path) -> None:
-    with sqlite3.connect(directory / FILE_NAME) as connection:
-        connection.execute("UPDATE account SET spent = '1/2' WHERE purpose = 'health'")
-    connection.close()
-    with pytest.raises(StateError, match="account"):
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_a_state_that_was_not_named_is_named(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    home = directory.with_name(f"{directory.name}-home")
+    home.mkdir()
+    place = directory.rename(home / "hush")
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    monkeypatch.delenv("HUSH_STATE", raising=False)
+    unnamed = CliRunner().invoke(app, arguments)
+    assert str(place) in unnamed.stderr
+    named = CliRunner().invoke(app, ["--state", str(place), *arguments])
+    assert (named.exit_code, named.stdout, named.stderr) == (0, unnamed.stdout, "")
+
+
+def test_what_another_program_wrote_is_shown_without_harm(directory: Path) -> None:
+    execute(directory, "UPDATE refusal SET reason = 'of_a_newer_hush'")
+    for table in ("account", "charge"):
+        execute(directory, f"UPDATE {table} SET purpose = 'x' || char(27) || '[2J' WHERE purpose = 'health'")  # noqa: S608
+    text = run(directory)
+    assert "of_a_newer_hush" in text
+    assert r"for x\x1b[2J: epsilon" in text
+
+
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        ("UPDATE account SET spent = '1/2' WHERE purpose = 'health'", "account"),
+        ("UPDATE charge SET charged_at = 'noon'", "'noon'"),
+    ],
+)
+def test_a_damaged_ledger_is_not_shown(directory: Path, damage: str, word: str) -> None:
+    execute(directory, damage)
+    with pytest.raises(StateError, match=word):
         run(directory)
+
+
+def test_a_directory_without_a_state_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("missing", "empty", "x" * 300):
+        for extra in ((), ("--json",), ("--forget", "heights")):
+            with pytest.raises((OptionError, StateError), match=name):
+                run(tmp_path / name, *extra)
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert not any((tmp_path / "empty").iterdir())
 
 
 def test_a_device_that_only_refused_has_spent_nothing(tmp_path: Path) -> None:
     async def prepare() -> None:
-        state = await DeviceState.open(tmp_path)
         question = Question(STICKY, "topic", Policy(), NOW)
-        await state.run(
-            lambda connection: answer_one(connection, question, question.task.domain.read(172.0), SystemRng())
-        )
-        await state.close()
+        async with opened_state(tmp_path) as state:
+            await state.run(partial(answer_one, question=question, value=STICKY.domain.read(172.0), rng=SystemRng()))
 
     asyncio.run(prepare())
     first, second = run(tmp_path).splitlines()
     assert "nothing" in first
     assert second.startswith("d refused sticky, round 0 (epsilon 1)")
-
-
-def test_a_directory_that_cannot_be_is_told() -> None:
-    with pytest.raises(StateError, match="File name too long"):
-        run(Path(300 * "x"))
-
-
-def test_a_purpose_that_was_altered_cannot_write_to_the_terminal(directory: Path) -> None:
-    with sqlite3.connect(directory / FILE_NAME) as connection:
-        for table in ("account", "charge"):
-            connection.execute(f"UPDATE {table} SET purpose = 'x' || char(27) || '[2J' WHERE purpose = 'health'")  # noqa: S608
-    connection.close()
-    assert r"for x\x1b[2J: epsilon" in run(directory)
-
-
-def test_a_time_that_is_none_is_damage(directory: Path) -> None:
-    with sqlite3.connect(directory / FILE_NAME) as connection:
-        connection.execute("UPDATE charge SET charged_at = 'noon'")
-    connection.close()
-    with pytest.raises(StateError, match="the ledger holds 'noon' as a time; it is damaged"):
-        run(directory)
