@@ -12,6 +12,8 @@ from hush_simulations.conformance.device import Setup
 from hush_simulations.conformance.packets import OLD, write_packet, write_publish
 from hush_simulations.conformance.program import Output, Program
 
+pytestmark = pytest.mark.medium
+
 ENDED = 7
 
 
@@ -48,13 +50,13 @@ def printed(parts: Sequence[bytes], *search: bytes) -> Output:
 
 
 @pytest.mark.parametrize("cut", range(1, 9))
-def test_a_text_is_found_where_two_reads_of_the_output_meet(cut: int) -> None:
+def test_a_text_is_found_across_two_reads_of_the_output(cut: int) -> None:
     text = b"173.62951"
     output = printed([b"x" * 70_000 + text[:cut], text[cut:] + b"y" * 70_000], text, b"absent")
     assert output.found == {text}
 
 
-def test_the_last_line_is_kept_of_any_output_and_no_text_spans_two_runs() -> None:
+def test_the_last_line_is_kept_and_no_text_spans_two_runs() -> None:
     output = printed([b"x" * 70_000, b"\nthe last line\n", b"173."], b"173.62951")
     output.begin()
     output.add(b"62951\n")
@@ -78,7 +80,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS)
-async def test_a_device_that_sends_without_end_is_cut_off_and_told_so(flood: str) -> None:
+async def test_a_device_that_sends_without_end_is_cut_off(flood: str) -> None:
     broker = DeviceBroker()
     async with broker.running():
         for _ in range(2):  # a second connection gets no further

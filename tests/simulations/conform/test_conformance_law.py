@@ -2,13 +2,12 @@
 
 import random
 from fractions import Fraction
-from itertools import combinations
 
 import pytest
 
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Laplace, Mechanism, RandomizedResponse
-from hush_simulations.conformance.law import Body, Comparison, _tail, compare, differ, views
+from hush_simulations.conformance.law import Body, Comparison, compare, differ, views
 from hush_simulations.engines.experiment import SeededRng
 
 HEIGHTS = NumberDomain(120.0, 220.0)
@@ -58,10 +57,10 @@ def test_a_wrong_law_is_found(wrong: str, count: int) -> None:
         "even": [(one & ~1,) for (one,) in right],
         "rounded": [(one >> 16 << 16,) for (one,) in right],
     }
-    assert " expected" in compared(samples[wrong], index).deviation
+    assert compared(samples[wrong], index).deviation
 
 
-def test_a_bit_that_lies_too_seldom_is_found_and_the_right_one_is_not() -> None:
+def test_a_bit_that_lies_too_seldom_is_found() -> None:
 
     right, wrong = (RandomizedResponse.from_epsilon(Fraction(epsilon)) for epsilon in (1, 3))
     about = drawn(right, 1, 20_000, 2), drawn(right, 1, 4_000, 3), views(right, BitDomain())
@@ -73,13 +72,6 @@ def test_what_would_be_found_shrinks_with_the_root_of_the_reports() -> None:
     few, many = (compared(drawn(laplace("1"), MIDDLE, count, 1)).visible for count in (200, 3200))
     assert few / many == pytest.approx(4, rel=0.01)
     assert 0.2 < few < 0.3
-
-
-def test_the_probability_of_a_number_of_early_times_is_exact() -> None:
-    marked = {0, 1, 2}  # of seven times, three below the threshold; the first four are of one kind
-    ways = [len(marked & set(some)) for some in combinations(range(7), 4)]
-    for below in range(4):
-        assert _tail(below, 3 - below, 4, 3) == pytest.approx(sum(hits >= below for hits in ways) / len(ways))
 
 
 def test_times_that_depend_on_the_kind_are_found_and_others_are_not() -> None:

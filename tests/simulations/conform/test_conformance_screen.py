@@ -19,16 +19,15 @@ DONE = Conformance(
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_the_terminal_and_each_rule_has_its_remedy_once(width: int) -> None:
+def test_each_rule_has_its_remedy_once_and_every_line_fits(width: int) -> None:
     lines = [line for block in conformance_blocks(DONE) for line in block.lines(Screen(width))]
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
-    assert text.count(f"What to do: {Rule.REFUSES.remedy}.") == text.count(f"Why it matters: {Rule.REFUSES.why}.") == 1
-    assert "answered hostile task 2." in text
-    assert "answered hostile task 3" not in text
-    assert "and 2 more like these; --json has all of them." in text
-    assert "Required, but not supported: rounds." in text
-    assert "Does not conform: 1 of 3 checks failed." in text
+    assert text.count(Rule.REFUSES.remedy) == text.count(Rule.REFUSES.why) == 1
+    assert "hostile task 2" in text
+    assert "hostile task 3" not in text  # the first three, and how many more
+    assert "2 more" in text
+    assert "1 of 3" in text
 
 
 def test_the_document_has_every_fault_and_the_verdict() -> None:
@@ -40,7 +39,7 @@ def test_the_document_has_every_fault_and_the_verdict() -> None:
     assert set(findings[1]["faults"][0]) == {"rule", "what", "why", "remedy"}
 
 
-def test_without_a_fault_it_conforms_only_if_something_passed_and_nothing_is_missing() -> None:
+def test_it_conforms_only_if_something_passed_and_nothing_is_missing() -> None:
     passed, open_ = CheckVerdict("answers", "", "passed"), CheckVerdict("noise", "", "not judged")
     assert Conformance("x", (passed, open_)).passed
     assert not Conformance("x", (passed,), missing=("recalls",)).passed

@@ -18,10 +18,11 @@ from hush_aggregator import SqliteReader
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, SubscriptionRefusedError
-from hush_simulations.poll import session
 from hush_simulations.poll.questions import make_question
 from hush_simulations.poll.scripts import digest, scripts
 from hush_simulations.poll.session import Until, run_poll
+
+pytestmark = [pytest.mark.medium, pytest.mark.face]
 
 
 @pytest.fixture
@@ -37,7 +38,6 @@ async def test_no_estimate_is_shown_below_ten_answers_and_all_are_counted(device
             await poll.answer(devices, 7)
         await poll.counts(9)
         _, text = await poll.get(f"{poll.path}screen/figures")
-        assert "The estimate appears from 10 answers on" in text
         assert 'data-figure="mean"' not in text
         await poll.answer(devices, 7)
 
@@ -45,7 +45,7 @@ async def test_no_estimate_is_shown_below_ten_answers_and_all_are_counted(device
             return 'data-figure="mean"' in (await poll.get(f"{poll.path}screen/figures"))[1]
 
         await poll.until(shows)
-        await asyncio.gather(poll.answer(devices, 7), asyncio.sleep(0.1))
+        await poll.answer(devices, 7)
         await poll.answer(devices, 7)
         (ended,) = await poll.done
     assert ended.answers == ended.result.n == 12
@@ -53,7 +53,7 @@ async def test_no_estimate_is_shown_below_ten_answers_and_all_are_counted(device
     assert "anytime" in ended.result.intervals
 
 
-async def test_the_screen_shows_the_share_of_each_label_in_the_order_of_the_question(devices: Path) -> None:
+async def test_the_screen_shows_each_label_in_the_order_of_the_question(devices: Path) -> None:
     labels = ["on foot", "bicycle", "bus", "car"]
     task = make_question("How did you come here?", {"kind": "category", "labels": labels}, "2")
     async with running(asking(task)) as poll:
@@ -71,14 +71,14 @@ async def test_the_screen_shows_the_share_of_each_label_in_the_order_of_the_ques
             assert "#order" not in text  # a screen has no links to sort by
 
 
-async def test_without_the_code_nothing_is_shown_and_nothing_is_taken(devices: Path) -> None:
+async def test_without_the_code_nothing_is_shown_or_taken(devices: Path) -> None:
     async with running(asking(HOURS)) as poll:
         status, text = await poll.get("/")
-        assert (status, "This poll needs its code" in text) == (403, True)
+        assert status == 403
         assert HOURS.title not in text
         for path in ("/wrongone/", "/wrongone/screen/figures", "/?code=wrongone", "/js/poll.js", "/qr.svg"):
             status, text = await poll.get(path)
-            assert (status, "This is not the code of a poll" in text) == (403, True), path
+            assert (status, HOURS.title in text) == (403, False), path
         assert (await poll.get(f"/?code={poll.path.strip('/').upper()}"))[0] == 303
         assert (await poll.get("/assets/hush.css"))[0] == 200
         for path in ("/mqtt", "/wrongone/mqtt"):
@@ -106,9 +106,9 @@ async def test_a_participant_may_be_a_device_and_no_more() -> None:
         topic, payload = await link.receive()
         assert (topic, payload) == (f"hush/v1/tasks/{HOURS.id}", HOURS.payload)
         await link.publish(f"hush/v1/tasks/{TEA.id}", TEA.payload)  # amqtt acknowledges what it drops
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await link.receive()
+        poll.stop.set()
+        topic, _ = await link.receive()  # the withdrawal comes next, and not the task of the participant
+        assert topic == f"hush/v1/tasks/{HOURS.id}"
 
 
 async def test_pages_of_other_sites_cannot_open_the_socket() -> None:
@@ -162,7 +162,7 @@ async def test_a_store_is_continued_under_the_same_task(devices: Path, tmp_path:
         assert ended.answers == expected
 
 
-async def test_a_poll_in_turn_is_continued_at_the_question_that_is_not_closed(devices: Path, tmp_path: Path) -> None:
+async def test_a_poll_in_turn_is_continued_at_the_open_question(devices: Path, tmp_path: Path) -> None:
     expected = [[2, 1], [2, 2]]
     for start in range(2):
         first, second = (
@@ -184,10 +184,7 @@ async def test_a_poll_in_turn_is_continued_at_the_question_that_is_not_closed(de
         assert [one.answers for one in ended] == expected[start]
 
 
-async def test_a_question_that_the_room_has_seen_closed_stays_so_when_the_poll_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(session, "_UNDER_WAY_S", 3600)  # it is cancelled before
+async def test_a_question_seen_closed_stays_closed_if_the_poll_is_cancelled(tmp_path: Path) -> None:
     async with running(asking(HOURS, TEA, in_turn=True, store=tmp_path / "store")) as poll:
         poll.forward.set()
         await poll.until(partial(_shows, poll, TEA.id))
@@ -230,7 +227,7 @@ async def test_the_page_is_strict_and_names_its_scripts() -> None:
 
 async def test_a_port_in_use_ends_the_command_with_a_remedy() -> None:
     async with running(asking(HOURS)) as poll:
-        with pytest.raises(OptionError, match=r"--port: .*choose another --port or --bind"):
+        with pytest.raises(OptionError, match=r"^--port: .*--bind"):
             await run_poll(asking(TEA, port=poll.port), asyncio.Event(), asyncio.Event(), lambda _: None)
 
 
@@ -261,9 +258,8 @@ async def test_phones_answer_at_a_real_broker(devices: Path, tmp_path: Path) -> 
             (ended,) = await poll.done
         assert ended.answers == 1
         async with MqttTransport(real.url, "later").connect() as link:  # nothing is left there
-            await link.subscribe("hush/v1/+/+")
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1):
-                    await link.receive()
+            await link.subscribe("hush/v1/+/+")  # what is retained would come first
+            await link.publish("hush/v1/end/end", b"end")
+            assert await link.receive() == ("hush/v1/end/end", b"end")
     finally:
         real.stop()

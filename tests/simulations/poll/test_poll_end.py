@@ -36,18 +36,17 @@ async def end(poll: Command) -> tuple[int, str, str]:
 
 
 @pytest.mark.large
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["words", "JSON"])
 @pytest.mark.parametrize(
-    ("start", "expected"),
+    ("start", "form", "expected"),
     [
-        ('exec "$@" >&-', 0),
-        ('exec "$@" >/dev/full', 1),
-        ('PYTHONIOENCODING=latin-1 exec "$@"', 0),
+        ('exec "$@" >&-', (), 0),
+        ('exec "$@" >/dev/full', ("--json",), 1),
+        ('PYTHONIOENCODING=latin-1 exec "$@"', (), 0),
     ],
     ids=["closed", "full", "latin-1"],
 )
 async def test_a_result_that_cannot_be_printed_is_written(
-    start: str, expected: int, form: tuple[str, ...], tmp_path: Path
+    start: str, form: tuple[str, ...], expected: int, tmp_path: Path
 ) -> None:
     with polling(*ASK, *form, "--out", str(tmp_path), start=start) as poll:
         await answer(poll)
@@ -57,6 +56,7 @@ async def test_a_result_that_cannot_be_printed_is_written(
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))["final"]
 
 
+@pytest.mark.medium
 async def test_a_result_that_cannot_be_written_is_printed(tmp_path: Path) -> None:
     place = tmp_path / "out"
     with polling(*ASK, "--json", "--out", str(place)) as poll:
@@ -65,11 +65,12 @@ async def test_a_result_that_cannot_be_written_is_printed(tmp_path: Path) -> Non
         code, out, err = await end(poll)
     assert code == 2
     assert json.loads(out)["results"][0]["answers"] == 1
-    assert f"--out: {place} cannot be written" in err.splitlines()[-1]
+    assert f"--out: {place}" in err.splitlines()[-1]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("is_stopped", [True, False], ids=["stopped", "open"])
-async def test_a_poll_that_is_cancelled_while_its_result_is_made_reports_it(
+async def test_a_poll_cancelled_while_its_result_is_made_reports_it(
     is_stopped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     making, cancelled, ends = asyncio.Event(), threading.Event(), list[Answered]()

@@ -1,12 +1,11 @@
-"""Charts in text: where their signs stand, at any width, in ASCII, and in a pipe."""
+"""Charts in text: where their signs are, at any width, in ASCII, and in a pipe."""
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import run
 from made_sweeps import GRID
 from rendered import rendered
 
@@ -15,21 +14,11 @@ from hush_aggregator.charts import Bar, Bars, Range, Ranges, shows_signs
 from hush_simulations.display.charts import charts_of, charts_of_sweep
 
 WIDTHS = (60, 80, 120)
-SWEEP = """\
-  Error (rms), laplace (o measured, x theory, * both)
-  500 devices, epsilon = 0.5    |-------ox---|                          1 cm
-  500 devices, epsilon = 1                   |--*--|                    2 cm
-  500 devices, epsilon = 4                        |--*-|                3 cm
-  5 000 devices, epsilon = 0.5                        |-*|              4 cm
-  5 000 devices, epsilon = 1                             |ox|           5 cm
-  5 000 devices, epsilon = 4                               |ox|         6 cm
-                                0.5 cm                           13 cm
-"""
 
 
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_bar_is_as_long_as_its_value_and_none_is_wider_than_the_screen(width: int, signs: bool) -> None:
+def test_a_bar_is_as_long_as_its_value_and_fits(width: int, signs: bool) -> None:
     bars = [
         Bar("one", 1.0, "1"),
         Bar("a long name of a category that is broken into lines", 4.0, "4"),
@@ -49,7 +38,7 @@ def column(line: str, sign: str) -> int:
     return line.index(sign)
 
 
-def test_ends_and_points_stand_where_they_are() -> None:
+def test_ends_and_points_are_where_their_values_are() -> None:
     ranges = [Range("a", 0.0, 10.0, 5.0, 7.5), Range("b", 2.0, 4.0, 3.0, 3.0), Range("c", 0.0, 0.0, None)]
     lines = rendered([Ranges("Estimate", ranges, ("0", "10"), signs=False)], 46, wraps=True).splitlines()
     one, other, least = lines[1:4]
@@ -57,17 +46,16 @@ def test_ends_and_points_stand_where_they_are() -> None:
     for line, sign, at in ((one, "o", 5.0), (one, "x", 7.5), (other, "|", 2.0), (other, "*", 3.0), (least, "|", 0.0)):
         assert column(line, sign) - column(one, "|") == pytest.approx(at / 10 * room, abs=0.51), (line, sign)
     assert lines[4].split() == ["0", "10"]
-    assert lines[0].strip() == "Estimate (o estimate, x truth, * both)"
+    assert all(f"{sign} {name}" in lines[0] for sign, name in (("o", "estimate"), ("x", "truth")))
 
 
 def test_a_sweep_has_one_axis_for_all_its_panels() -> None:
     first, second = charts_of_sweep(GRID, signs=False)
-    assert rendered([first], 76, wraps=True).rstrip("\n") == SWEEP.rstrip("\n")
     assert (first.shared, first.ends) == (second.shared, second.ends)
     assert {one.also for one in (first, second)} == {"theory"}
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["heights", "survey", "commute", "offices", "sleep", "poisoned", "many-rounds"])
 def test_every_kind_of_run_has_charts_in_ascii_that_fit(name: str) -> None:
     charts = list(charts_of(simulate(name, clients=10_000, engine="bulk", seed=3), signs=False))
@@ -87,21 +75,22 @@ def test_a_terminal_that_is_not_utf8_gets_ascii() -> None:
         assert shows_signs(io.TextIOWrapper(io.BytesIO(), encoding=encoding)) == signs
 
 
-def test_a_pipe_gets_plain_text_and_a_wrong_place_is_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hush", "plan", "--epsilon", "1", "--people", "500", "--plot"]
-    done = subprocess.run([*command, "terminal"], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert "\x1b" not in done.stdout
-    assert "Error with each mechanism, for the reporters" in done.stdout
-    wrong = subprocess.run([*command, "window"], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "'window' is not a place for charts; write terminal, or --out DIR for pictures in files" in wrong.stderr
+def test_charts_of_a_command_go_to_the_terminal_alone(tmp_path: Path) -> None:
+    asked = ["plan", "--epsilon", "1", "--people", "500", "--plot"]
+    shown = run([*asked, "terminal"], tmp_path)
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+    wrong = run([*asked, "window"], tmp_path)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "'window'" in wrong.err
+    assert "--out DIR" in wrong.err
 
 
 def test_a_histogram_counts_what_is_between_its_edges() -> None:
-    run = simulate("heights", clients=400, engine="memory", seed=3)
-    bars = next(iter(charts_of(run, signs=True)))
+    done = simulate("heights", clients=100, engine="memory", seed=3)
+    bars = next(iter(charts_of(done, signs=True)))
     assert isinstance(bars, Bars)
-    values = np.array([run.experiment.values[device] for device in run.last.reporters], dtype=np.float64)
+    values = np.array([done.experiment.values[device] for device in done.last.reporters], dtype=np.float64)
     for bar in bars.bars[:-1]:
         low, high = (float(word.replace(" ", "")) for word in bar.name.split(" to "))
         assert bar.value == np.count_nonzero((values >= low) & (values < high))

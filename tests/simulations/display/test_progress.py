@@ -1,7 +1,15 @@
-"""The rate of work and the time left, by a clock of the test."""
+"""Progress of long work: a line every few seconds, the rate and the time left, by a clock of the test."""
 
+import asyncio
+import sys
+import threading
+
+import numpy as np
 import pytest
+from waiting import wait_until
 
+import hush
+from hush_simulations.display.progress import EVERY_S, progress_lines, show_progress, show_waiting
 from hush_simulations.display.time_left import TimeLeft
 
 
@@ -51,7 +59,7 @@ def seconds_of(left: str) -> int:
         [(5.0, 800.0), (100.0, 250.0)],  # it becomes slower
     ],
 )
-def test_the_time_left_is_nearly_right_from_the_first_word_on(parts: list[tuple[float, float]]) -> None:
+def test_the_time_left_is_nearly_right_from_the_start(parts: list[tuple[float, float]]) -> None:
     work = Work(5_000, parts)
     said = work.said()
     end = work.now
@@ -63,16 +71,7 @@ def test_the_time_left_is_nearly_right_from_the_first_word_on(parts: list[tuple[
             assert actual / 2 - 1 <= seconds_of(left) <= 2 * actual + 10, (now, left)
 
 
-def test_a_rate_from_the_start_would_be_far_off() -> None:
-    """The planted wrong: what was said before of a run that prepares for 9 seconds."""
-    work = Work(5_000, [(9.0, 0.0), (100.0, 500.0)])
-    now, _ = work.said()[0]
-    done = work.done(now)
-    wrong = (5_000 - done) / (done / now)
-    assert wrong > 3 * (19.0 - now)
-
-
-def test_nothing_is_said_of_two_steps_or_of_a_moment() -> None:
+def test_two_steps_give_no_rate() -> None:
     now = 0.0
     pace = TimeLeft(lambda: now)
     for now in (0.0, 10.0, 20.0):
@@ -83,7 +82,7 @@ def test_nothing_is_said_of_two_steps_or_of_a_moment() -> None:
     assert (pace.rate_in_words(), pace.left(5)) == ("1 a second", "5 s left")
 
 
-def test_what_was_done_before_does_not_count() -> None:
+def test_work_done_before_does_not_count() -> None:
     now = 0.0
     pace = TimeLeft(lambda: now)
     for now in (0.0, 40.0, 80.0, 120.0):
@@ -98,3 +97,65 @@ def test_a_long_time_is_rounded(missing: int, left: str) -> None:
     for now in range(0, 2_000, 10):
         pace.add(now)
     assert pace.left(missing) == left
+
+
+def test_a_line_of_progress_comes_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 100.0
+    tick = progress_lines("reports", 200_000, lambda: now)
+    for second in range(18):
+        now = 100.0 + second
+        for _ in range(100):
+            tick(1_000 * second)
+    out, err = capsys.readouterr()
+    assert (EVERY_S, out) == (5, "")
+    assert [line.split(" of ")[0] for line in err.splitlines()] == ["hush: 5 000", "hush: 10 000", "hush: 15 000"]
+    assert "3 min 10 s" in err
+
+
+def test_in_a_pipe_a_short_run_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    with show_progress(10) as (progress, look):
+        assert progress is not None
+        progress(10)
+    with show_waiting("playing", every_s=60):
+        pass
+    assert look is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_waiting_prints_lines_and_ends_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    printed: list[str] = []
+
+    def several_lines() -> bool:
+        printed.append(capsys.readouterr().err)
+        return "".join(printed).count("\n") > 2
+
+    def work() -> None:
+        with show_waiting("playing", every_s=0.01):
+            wait_until(several_lines)
+            raise KeyError("it")
+
+    with pytest.raises(KeyError):
+        work()
+    assert all(line.startswith("hush: playing, ") for line in "".join(printed).splitlines())
+    assert not any(thread.name == "waiting" for thread in threading.enumerate())
+
+
+@pytest.mark.medium
+async def test_a_stopped_run_judges_exactly_those_who_answered() -> None:
+    stop = asyncio.Event()
+
+    def progress(counted: int, _: int) -> None:
+        if counted > 5_500:
+            stop.set()
+
+    done = await hush.simulate_async(clients=5_000, rounds=3, engine="memory", seed=3, progress=progress, stop=stop)
+    assert done.stopped
+    first, second = done.rounds
+    assert first.result.n == len(first.reporters) == 5_000
+    assert 500 < second.result.n == len(second.reporters) < 5_000
+    values = np.array([done.experiment.values[device] for device in second.reporters], dtype=float)
+    assert done.truth["reporters"] == pytest.approx(values.mean())
+    assert done.lost == 0

@@ -49,11 +49,9 @@ def is_off(row: SweepRow, theory: float) -> bool:
     return abs(row.rmse / theory - 1) > ERROR / sqrt(2 * row.trials)
 
 
-@pytest.mark.large
+@pytest.mark.medium
 @pytest.mark.parametrize(("scenario", "mechanism"), CASES)
-def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again(
-    scenario: str, mechanism: str | None
-) -> None:
+def test_the_error_of_many_trials_is_what_theory_says(scenario: str, mechanism: str | None) -> None:
     found = [row for row in rows(scenario, mechanism, 4000) if row.theory_stderr is not None and row.scope == LAST]
     assert {row.target for row in found} == {REPORTERS, POPULATION}
     for row in found:
@@ -63,8 +61,8 @@ def test_the_error_of_many_trials_is_what_theory_says_and_not_half_as_much_again
         assert is_off(row, row.theory_stderr / 1.6)
 
 
-@pytest.mark.large
-def test_theory_tells_the_reporters_from_the_population_where_values_vary_as_much_as_their_noise() -> None:
+@pytest.mark.medium
+def test_theory_tells_the_reporters_from_the_population() -> None:
     (work,) = works("heights", 300, task__mechanism=["table"], task__epsilon=[8], population__clients=[2000])
     (one, other) = (
         next(row for row in evaluate_cell(work) if row.interval == name) for name in (REPORTERS, POPULATION)
@@ -76,7 +74,7 @@ def test_theory_tells_the_reporters_from_the_population_where_values_vary_as_muc
     assert is_off(other, one.theory_stderr)
 
 
-def test_each_figure_is_that_of_the_aggregators_own_estimates() -> None:
+def test_each_figure_is_that_of_the_estimates_of_the_aggregator() -> None:
     (work,) = works("heights", 30, task__mechanism=["multilevel"], task__epsilon=[4], population__clients=[300])
     experiment = experiment_of(work)
     trials = list(trials_of(work, experiment))
@@ -93,17 +91,17 @@ def test_each_figure_is_that_of_the_aggregators_own_estimates() -> None:
     assert row.method == made[0].methods[REPORTERS]
 
 
-def test_an_interval_that_no_trial_has_is_a_row_that_says_why() -> None:
+def test_an_interval_that_no_trial_has_is_a_row_with_a_reason() -> None:
     missing = next(row for row in rows("heights", "laplace", 4000) if row.interval == POPULATION)
     assert (missing.made, missing.failures, missing.coverage, missing.mean_width) == (0, 250, None, None)
-    assert missing.failure == "rests on more than the sum of the reports, which is all that was drawn"
+    assert missing.failure
     assert missing.rmse is not None
     (work,) = works("heights", 3, population__clients=[200])
     drawn = next(row for row in evaluate_cell(replace(work, drawing="devices")) if row.interval == POPULATION)
     assert (drawn.made, drawn.failures, drawn.method) == (3, 0, "student-t")
 
 
-def test_lies_are_bias_and_take_coverage_away_and_theory_says_nothing_of_them() -> None:
+def test_lies_are_bias_and_take_coverage_away() -> None:
     honest, lying = (
         next(row for row in evaluate_cell(work) if row.interval == REPORTERS)
         for work in works("poisoned", 60, liars__share=[0.0, 0.2])
@@ -119,7 +117,7 @@ def test_lies_are_bias_and_take_coverage_away_and_theory_says_nothing_of_them() 
     assert (honest.coverage or 0) > 0.8
 
 
-def test_rounds_are_judged_one_by_one_and_together() -> None:
+def test_rounds_are_judged_individually_and_together() -> None:
     (work,) = works("heights", 200, rounds=[4], population__clients=[300])
     found = evaluate_cell(work)
     last, together = (
@@ -131,10 +129,7 @@ def test_rounds_are_judged_one_by_one_and_together() -> None:
     assert is_off(last, together.theory_stderr or 0)
 
 
-def test_chunks_of_trials_have_seeds_of_their_own_and_one_trial_more_changes_none_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("hush_simulations.sweeps.evaluation._AT_ONCE", 20)
+def test_more_trials_change_none_before_them() -> None:
     (work,) = works("survey", 25, population__clients=[50])
     tallies = [trial.tallies for trial in trials_of(work, experiment_of(work))]
     assert len(tallies) == 25
@@ -144,7 +139,7 @@ def test_chunks_of_trials_have_seeds_of_their_own_and_one_trial_more_changes_non
     assert more[:20] == tallies[:20]
 
 
-def test_a_path_is_looked_up_beside_the_file_of_the_sweep(tmp_path: Path) -> None:
+def test_a_path_is_relative_to_the_file_of_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("height\n170\n181\n165\n", encoding="utf-8")
     (tmp_path / "own.toml").write_text(
         '[task]\nid = "own"\nepsilon = "1"\n[task.domain]\nkind = "number"\nlower = 120.0\nupper = 220.0\n'
