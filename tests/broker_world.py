@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import pytest
 from virtual_time import VirtualLoop
 
 from hush import Task
@@ -46,6 +48,12 @@ HOUR, WEEK = 3600.0, 7 * 86400.0
 
 def frame(task: Task = HEIGHTS, round_: int = 0) -> bytes:
     return encode_frame([Report(task.report_digest, round_, token_bytes(16), (1,))])
+
+
+def told(caplog: pytest.LogCaptureFixture, *words: str) -> int:
+    """How many lines that ask for attention have all these words."""
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return sum(all(word in line for word in words) for line in lines)
 
 
 class Seen(NamedTuple):

@@ -3,16 +3,15 @@
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Coroutine
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from heights import HEIGHTS
 from scripted_broker import ScriptedBroker
-from virtual_time import VirtualLoop
+from virtual_time import in_virtual_time
 
 from hush_client import Gateway
 from hush_client.state.database import FILE_NAME
@@ -23,7 +22,6 @@ from hush_common.topics import recall_topic
 __all__ = ["START", "Wall", "in_virtual_time", "kept", "make_recall", "opened", "publish", "recalled"]
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -38,15 +36,6 @@ class Wall:
 
     def __call__(self) -> datetime:
         return START + self.ahead + timedelta(seconds=asyncio.get_running_loop().time())
-
-
-def in_virtual_time(work: Coroutine[Any, Any, _T]) -> _T:
-    """What comes of work that only waits for time to pass."""
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 def opened(broker: ScriptedBroker, state: Path, clock: Wall, **options: Any) -> Gateway:  # noqa: ANN401 - of a Gateway

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
@@ -10,7 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from broker_world import DRAFT, ESTIMATE, HEIGHTS, Broker, World, beside, frame, living
+from broker_world import DRAFT, ESTIMATE, HEIGHTS, Broker, World, beside, frame, living, told
 from virtual_time import in_virtual_time
 
 from hush import Task
@@ -96,12 +95,6 @@ def owned(world: World, reports: int = 3) -> None:
     report(world, reports)
     world.stop()
     assert (owner(world), world.estimate["n"]) == (identity(world), reports)
-
-
-def told(caplog: pytest.LogCaptureFixture, *words: str) -> int:
-    """How many lines that ask for attention have all these words."""
-    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    return sum(all(word in line for word in words) for line in lines)
 
 
 # Who publishes

@@ -1,13 +1,26 @@
 """When an aggregator recalls, what it publishes, and when a recall ends: a whole service over a broker in memory."""
 
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from broker_world import CLOSING, DRAFT, ESTIMATE, FOREIGN, HEIGHTS, HOUR, START, TOPIC, WEEK, World, frame, living
+from broker_world import (
+    CLOSING,
+    DRAFT,
+    ESTIMATE,
+    FOREIGN,
+    HEIGHTS,
+    HOUR,
+    START,
+    TOPIC,
+    WEEK,
+    World,
+    frame,
+    living,
+    told,
+)
 from typer.testing import CliRunner
 
 from hush_aggregator import Aggregator, SqliteStore
@@ -25,12 +38,6 @@ from hush_common.wire import Refusal
 def world(memory_path: Path) -> Iterator[World]:
     with living(memory_path / "hush.sqlite") as world:
         yield world
-
-
-def told(caplog: pytest.LogCaptureFixture, *words: str) -> int:
-    """How many lines that ask for attention have all these words."""
-    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    return sum(all(word in line for word in words) for line in lines)
 
 
 # When it recalls
