@@ -2,12 +2,8 @@
  *
  *     earlier_flash write SCENARIO   prints the bytes of a flash; "fresh", "sticky", "kept" or "recalled"
  *     earlier_flash read             goes on with the flash on standard input, and prints what the device does */
-#include "hush_device.h"
-#include "hush_flash.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#define MOST_FLASH 16384 /* PAGE_BYTES * PAGES */
+#include "memory_flash.h"
 
 enum { PAGE_BYTES = 4096, PAGES = 4, HOUR = 3600000, ROUNDS = 8 };
 
@@ -20,38 +16,13 @@ static const char STICKY[] =
 static const int64_t OPENS = INT64_C(1767225600000);
 static const hush_policy POLICY = {.max_epsilon = "4", .lifetime = "8", .sticky = true, .keep = HUSH_KEEP_SECONDS};
 
-static uint8_t cells[PAGE_BYTES * PAGES];
+static hush_flash_medium medium;
 static hush_flash flash;
 static hush_storage storage;
 static hush_device device;
 static uint32_t tickets[HUSH_WINDOW];
 static size_t with_broker, most_with_broker = HUSH_WINDOW;
 static bool prints;
-
-static int read_cells(void *context, uint32_t address, uint8_t *out, size_t size)
-{
-    (void)context;
-    memcpy(out, cells + address, size);
-    return 0;
-}
-
-static int program_cells(void *context, uint32_t address, const uint8_t *bytes, size_t size)
-{
-    (void)context;
-    for (size_t i = 0; i < size; i++) {
-        cells[address + i] &= bytes[i];
-    }
-    return 0;
-}
-
-static int erase_cells(void *context, uint32_t page)
-{
-    (void)context;
-    memset(cells + page * PAGE_BYTES, 0xff, PAGE_BYTES);
-    return 0;
-}
-
-static const hush_flash_medium MEDIUM = {NULL, read_cells, program_cells, erase_cells, PAGE_BYTES, PAGES, 4};
 
 static int next_bytes(void *context, uint8_t *out, size_t count)
 {
@@ -62,15 +33,6 @@ static int next_bytes(void *context, uint8_t *out, size_t count)
         out[i] = (uint8_t)(state >> 56);
     }
     return 0;
-}
-
-/* Ends the program where a call that must succeed does not. */
-static void must(hush_status status, const char *what)
-{
-    if (status != HUSH_OK) {
-        (void)printf("%s: %s\n", what, hush_message(status));
-        exit(1);
-    }
 }
 
 static int publish(void *context, const char *topic, const uint8_t *payload, size_t size, uint32_t ticket)
@@ -122,7 +84,7 @@ static void recall(void)
 
 static void start(void)
 {
-    must(hush_flash_open(&flash, &MEDIUM, &storage), "the storage");
+    must(hush_flash_open(&flash, &medium, &storage), "the storage");
     must(hush_device_open(&device, &storage, &POLICY, "sensor-17", "mqtts://broker.local", next_bytes, NULL), "state");
 }
 
@@ -130,7 +92,7 @@ static void make(const char *scenario)
 {
     const char *payload = strcmp(scenario, "sticky") == 0 ? STICKY : PLAIN;
     memset(cells, 0xff, sizeof cells);
-    must(hush_flash_format(&MEDIUM), "format");
+    must(hush_flash_format(&medium), "format");
     start();
     for (int round = 0; round < ROUNDS; round++) {
         must(answer(payload, round), "an answer");
@@ -176,6 +138,7 @@ static void go_on(void)
 
 int main(int argc, char **argv)
 {
+    medium = memory_medium(PAGE_BYTES, PAGES);
     if (argc == 3 && strcmp(argv[1], "write") == 0) {
         make(argv[2]);
         return fwrite(cells, 1, sizeof cells, stdout) == sizeof cells ? 0 : 1;

@@ -3,19 +3,13 @@
  *     full_flash PAGE_BYTES PAGES ROUNDS OFFLINE   of ROUNDS hourly rounds, the first OFFLINE are without a network
  *
  * Prints how many rounds were answered, how many reports were sent and are in the flash at the end, and the erases. */
-#include "hush_device.h"
-#include "hush_flash.h"
+#include "memory_flash.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { MOST_FLASH = 1 << 17, HOUR = 3600000 };
+enum { HOUR = 3600000 };
 
 static const char TASK[] =
     "{\"domain\":{\"kind\":\"number\",\"lower\":0.0,\"outside\":\"clamp\",\"upper\":40.0},\"epsilon\":\"4\",\"id\":\"heating\","
     "\"mechanism\":\"laplace\",\"opens\":\"2026-01-01T00:00:00Z\",\"purpose\":\"p\",\"round_every\":\"1h\",\"rounds\":20000}";
-static uint8_t cells[MOST_FLASH];
 static hush_flash_medium medium;
 static hush_flash flash;
 static hush_storage storage;
@@ -23,29 +17,6 @@ static hush_device device;
 static uint32_t tickets[HUSH_WINDOW];
 static size_t waiting, sent;
 static bool is_online;
-
-static int read_cells(void *context, uint32_t address, uint8_t *out, size_t size)
-{
-    (void)context;
-    memcpy(out, cells + address, size);
-    return 0;
-}
-
-static int program_cells(void *context, uint32_t address, const uint8_t *bytes, size_t size)
-{
-    (void)context;
-    for (size_t i = 0; i < size; i++) {
-        cells[address + i] &= bytes[i];
-    }
-    return 0;
-}
-
-static int erase_cells(void *context, uint32_t page)
-{
-    (void)context;
-    memset(cells + page * medium.page_bytes, 0xff, medium.page_bytes);
-    return 0;
-}
 
 static int publish(void *context, const char *topic, const uint8_t *payload, size_t size, uint32_t ticket)
 {
@@ -59,15 +30,6 @@ static int publish(void *context, const char *topic, const uint8_t *payload, siz
     tickets[waiting++] = ticket;
     sent++;
     return 0;
-}
-
-/* Ends the program where a call that must succeed does not. */
-static void must(hush_status status, const char *what)
-{
-    if (status != HUSH_OK) {
-        (void)printf("%s: %s\n", what, hush_message(status));
-        exit(1);
-    }
 }
 
 static void start(void)
@@ -119,8 +81,7 @@ int main(int argc, char **argv)
     if (argc != 5) {
         return 2;
     }
-    medium = (hush_flash_medium){NULL, read_cells, program_cells, erase_cells, (uint32_t)strtoul(argv[1], NULL, 10),
-                                 (uint32_t)strtoul(argv[2], NULL, 10), 4};
+    medium = memory_medium((uint32_t)strtoul(argv[1], NULL, 10), (uint32_t)strtoul(argv[2], NULL, 10));
     const int rounds = atoi(argv[3]), offline = atoi(argv[4]);
     int answered = 0;
     memset(cells, 0xff, sizeof cells);
