@@ -17,8 +17,6 @@ from virtual_time import eventually
 
 from hush import Task
 from hush_client import Client, Gateway, Policy, Receipt, Undelivered
-from hush_common.errors import OptionError, TaskError
-from hush_common.task import make_task
 from hush_common.topics import ALL_TASKS, Acknowledgement, task_topic
 from hush_common.wire import Frame, decode
 
@@ -233,22 +231,6 @@ async def test_a_source_without_a_value_is_called_again(tmp_path: Path, clock: C
     assert [receipt.value for receipt in receipts] == ["used"]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [Source(None), Source(ValueError("no")), Source("172.25"), Source(float("nan"))],
-    ids=["nothing", "an error", "a text", "not a number"],
-)
-async def test_a_source_that_never_has_a_value_is_answered_for_all_the_same(
-    tmp_path: Path, clock: Clock, source: Source
-) -> None:
-    broker, receipts = ScriptedBroker(), list[Receipt]()
-    async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source.read, source_timeout=SOON, on_receipt=receipts.append)
-        await eventually(lambda: broker.arrived)
-        assert (await g.ledger("d")).spent == 1
-    assert [receipt.value for receipt in receipts] == ["replaced"]
-
-
 class Reading(float):
     """A number of a type of its own."""
 
@@ -415,43 +397,6 @@ async def test_a_task_that_is_illegal_at_first_is_answered_when_it_is_mended(
             broker.retain(task_topic("heights"), make_heights())
             await eventually(lambda: broker.arrived)
     assert source.calls == 1
-
-
-async def test_one_source_answers_one_task_of_a_device(tmp_path: Path, clock: Clock) -> None:
-    async with gateway(ScriptedBroker(), tmp_path, clock) as g:
-        g.answer("d", "later", Source(1).read, source_timeout=SOON)
-        with pytest.raises(ValueError, match="later"):
-            g.answer("d", "later", Source(2).read, source_timeout=SOON)
-        with pytest.raises(TaskError, match="No Id"):
-            g.answer("d", "No Id", Source(1))
-        for wrong in ({"source_timeout": 0}, {"source_timeout": float("nan")}, {"absent": "never"}):
-            with pytest.raises(OptionError, match=f"^{next(iter(wrong))}: "):
-                g.answer("d", "heights", Source(1), **wrong)
-        with pytest.raises(OptionError, match="name"):
-            g.answer("", "heights", Source(1))
-        with pytest.raises(OptionError, match="name"):
-            await g.report("", "heights", 172.0)
-
-
-@pytest.mark.parametrize(
-    "domain",
-    [
-        {"kind": "number", "lower": 0.0, "upper": 1.0},
-        {"kind": "bit"},
-        {"kind": "category", "labels": ["a", "b"]},
-        {"kind": "vector", "coordinates": [{"name": name, "lower": 0.0, "upper": 1.0} for name in "ab"]},
-    ],
-)
-async def test_a_source_may_answer_a_task_of_any_domain(
-    tmp_path: Path, clock: Clock, domain: dict[str, object]
-) -> None:
-    values = {"number": 0.5, "bit": True, "category": "a", "vector": [0.1, 0.2]}
-    task = make_task({"id": "any", "epsilon": "1", "domain": domain})
-    broker, source = ScriptedBroker(retained={task_topic("any"): task.payload}), Source(values[str(domain["kind"])])
-    async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "any", source.read, source_timeout=SOON)
-        await eventually(lambda: broker.arrived)
-    assert source.calls >= 1
 
 
 async def test_whoever_listens_is_told_of_every_task_once_and_of_every_change(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 """What a gateway promises: one answer per device and round, learned, charged, stored and sent in this order."""
 
 import asyncio
-import sqlite3
-from collections import deque
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -10,27 +8,32 @@ from typing import Any
 
 import pytest
 from answers import RecordingRng
+from device_state import rows
 from heights import make_heights
-from scripted_broker import ScriptedBroker
+from scripted_broker import Fate, ScriptedBroker
+from virtual_time import eventually
 
-from hush_client import Client, Gateway, Policy, Reason
-from hush_client.state import ledger, outbox
-from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_client import Client, Gateway, Policy, Reason, Receipt
+from hush_client.privacy.answer import FRAME_REPORTS
+from hush_common.errors import BrokerError, TaskError
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
 
 pytestmark = pytest.mark.virtual_time
 
 
-def open_gateway(
-    broker: ScriptedBroker, state: Path, *, rng: RecordingRng | None = None, policy: Policy | None = None
-) -> Gateway:
-    return Gateway(broker, name="gateway", state=state, spread=0, rng=rng, policy=policy)
+def open_gateway(broker: ScriptedBroker, state: Path, **options: Any) -> Gateway:  # noqa: ANN401 - of a Gateway
+    return Gateway(broker, name="gateway", state=state, **({"spread": 0} | options))
 
 
-def ids(broker: ScriptedBroker) -> list[str]:
-    frames = [decode(payload) for _, payload in broker.arrived]
-    return [report.id.hex() for frame in frames if isinstance(frame, Frame) for report in frame.reports]
+def frames(payloads: list[tuple[str, bytes]]) -> list[list[str]]:
+    """The ids of the reports in each frame."""
+    found = [decode(payload) for _, payload in payloads]
+    return [[report.id.hex() for report in frame.reports] for frame in found if isinstance(frame, Frame)]
+
+
+def ids(receipts: dict[str, Receipt]) -> list[str]:
+    return [receipt.report_id or "" for receipt in receipts.values()]
 
 
 async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path: Path) -> None:
@@ -42,14 +45,7 @@ async def test_an_answer_is_sent_once_and_its_receipt_says_what_it_cost(tmp_path
     assert receipt.cap == 4
     assert receipt.value == "used"
     assert [topic for topic, _ in broker.arrived] == ["hush/v1/reports/heights/gateway"]
-    assert ids(broker) == [receipt.report_id]
-
-
-async def test_what_became_of_a_value_is_told_to_the_program_that_passed_it(tmp_path: Path) -> None:
-    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
-        receipts = [await gateway.report(str(value), "heights", value) for value in (999, None, 172.0)]
-        assert (await gateway.report("999", "heights", 999)).value is None  # nothing of it was kept
-    assert [receipt.value for receipt in receipts] == ["moved", "replaced", "used"]
+    assert frames(broker.arrived) == [[receipt.report_id]]
 
 
 async def test_twenty_calls_at_once_make_one_answer(tmp_path: Path) -> None:
@@ -86,41 +82,6 @@ async def test_after_a_restart_the_first_receipt_is_returned(tmp_path: Path) -> 
     assert len(broker.attempts) == 1
 
 
-async def test_each_device_has_a_ledger_of_its_own(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    async with open_gateway(broker, tmp_path) as gateway:
-        receipts = await asyncio.gather(*(gateway.report(f"d{i}", "heights", 172.0) for i in range(50)))
-    assert {(receipt.status, receipt.spent) for receipt in receipts} == {("sent", Fraction(1))}
-    assert len(set(ids(broker))) == 50
-
-
-async def test_a_report_is_on_the_disk_before_the_first_byte_is_sent(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    stored: list[int] = []
-
-    def look() -> None:
-        with sqlite3.connect(tmp_path / "hush.sqlite3") as connection:
-            stored.append(outbox.count(connection))
-            stored.append(len(ledger.accounts(connection)))
-        connection.close()
-
-    broker.on_publish = look
-    async with open_gateway(broker, tmp_path) as gateway:
-        await gateway.report("d", "heights", 172.0)
-    assert stored == [1, 1]
-
-
-async def test_a_value_of_the_wrong_type_is_a_mistake_before_anything_happens(tmp_path: Path) -> None:
-    broker, rng = ScriptedBroker(), RecordingRng()
-    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
-        with pytest.raises(TypeError) as caught:
-            await gateway.report("d", "heights", "172 and a half")
-        assert "172" not in str(caught.value)
-        assert rng.draws == 0
-        assert (await gateway.report("d", "heights", 172.5)).spent == 1
-    assert len(broker.attempts) == 1
-
-
 @pytest.mark.parametrize("stage", ["charge", "put"])
 async def test_a_charge_and_its_report_are_never_separated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
@@ -138,47 +99,48 @@ async def test_a_charge_and_its_report_are_never_separated(
         assert (await gateway.report("d", "heights", 172.0)).spent == 1
 
 
-@pytest.mark.virtual_time
-async def test_an_unknown_task_is_named_with_the_broker(tmp_path: Path) -> None:
-    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
-        with pytest.raises(BrokerError, match=r"fake://broker: no task 'nope' on this broker: publish it"):
-            await gateway.report("d", "nope", 1, timeout=0.05)
+async def test_a_report_is_on_the_disk_before_its_first_byte_is_sent(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    stored: list[int] = []
+    broker.on_publish = lambda: stored.extend(rows(tmp_path, f"SELECT count(*) FROM {name}")[0] for name in TABLES)  # noqa: S608
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.report("d", "heights", 172.0)
+    assert stored == [1, 1, 1]
 
 
-@pytest.mark.virtual_time
-async def test_a_forbidden_task_is_told_and_leaves_the_others_alone(tmp_path: Path) -> None:
+async def test_a_value_of_the_wrong_type_keeps_all_from_answering(tmp_path: Path) -> None:
+    broker, rng = ScriptedBroker(), RecordingRng()
+    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
+        with pytest.raises(TypeError, match=r"'b': .*str") as caught:
+            await gateway.report_many("heights", {"a": 140.0, "b": "140", "c": 160.0})
+        assert "140" not in str(caught.value)
+        with pytest.raises(TypeError) as caught:
+            await gateway.report("d", "heights", "172 and a half")
+        assert "172" not in str(caught.value)
+        assert await gateway.flush()
+    assert (broker.attempts, rng.draws) == ([], 0)
+    assert rows(tmp_path, "SELECT count(*) FROM charge") == rows(tmp_path, "SELECT count(*) FROM account") == [0]
+
+
+async def test_an_unknown_or_forbidden_task_leaves_the_others_alone(tmp_path: Path) -> None:
     broker = ScriptedBroker(forbidden=frozenset({task_topic("secret")}))
     async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
-            await gateway.report("d", "secret", 1, timeout=0.05)
+        for task, words in (("nope", "fake://broker.*'nope'"), ("secret", f"{task_topic('secret')} .*forbidden")):
+            with pytest.raises(BrokerError, match=words):
+                await gateway.report("d", task, 1, timeout=0.05)
         assert (await gateway.report("d", "heights", 172.0)).status == "sent"
     assert broker.connections == 1
 
 
-@pytest.mark.large
-@pytest.mark.virtual_time
-async def test_a_topic_that_is_no_longer_forbidden_is_not_called_so(tmp_path: Path) -> None:
-    broker = ScriptedBroker(forbidden=frozenset({task_topic("secret")}))
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b"\xff", make_heights(id="other"), make_heights() + b" x"])
+async def test_an_illegal_task_is_not_answered(tmp_path: Path, payload: bytes) -> None:
+    broker = ScriptedBroker(retained={task_topic("heights"): payload})
     async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(BrokerError, match="tasks/secret is forbidden"):
-            await gateway.task("secret", timeout=0.05)
-        broker.forbidden.discard(task_topic("secret"))
-        broker.drop()
-        while broker.connections < 2:  # noqa: ASYNC110 - the fake has no event for it
-            await asyncio.sleep(0.01)
-        with pytest.raises(BrokerError, match="no task 'secret' on this broker"):
-            await gateway.task("secret", timeout=0.2)
+        with pytest.raises(TaskError):
+            await gateway.report("d", "heights", 172.0)
+    assert broker.attempts == []
 
 
-@pytest.mark.virtual_time
-async def test_without_a_connection_the_reason_is_told(tmp_path: Path) -> None:
-    broker = ScriptedBroker(refusals=deque(["the broker refuses the login"] * 1000))
-    async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(BrokerError, match="refuses the login"):
-            await gateway.report("d", "heights", 1, timeout=0.05)
-
-
-@pytest.mark.virtual_time
 async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
     broker = ScriptedBroker(retained={})
     async with open_gateway(broker, tmp_path) as gateway:
@@ -189,48 +151,14 @@ async def test_a_task_that_appears_later_is_answered(tmp_path: Path) -> None:
         assert list(gateway.tasks()) == ["heights"]
 
 
-@pytest.mark.virtual_time
 async def test_a_task_that_changes_after_an_answer_is_refused(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     async with open_gateway(broker, tmp_path) as gateway:
         await gateway.report("d", "heights", 172.0)
         broker.retain(task_topic("heights"), make_heights(epsilon="0.1"))
-        await asyncio.sleep(0.02)
+        await eventually(lambda: gateway.tasks()["heights"].epsilon != 1)
         receipt = await gateway.report("d", "heights", 172.0)
         assert (receipt.status, receipt.reason) == ("refused", Reason.TASK_CHANGED)
-
-
-@pytest.mark.virtual_time
-async def test_a_task_that_was_withdrawn_is_not_answered(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    async with open_gateway(broker, tmp_path) as gateway:
-        await gateway.task("heights")
-        broker.retain(task_topic("heights"), b"")
-        await asyncio.sleep(0.02)
-        with pytest.raises(BrokerError, match="no task"):
-            await gateway.report("d", "heights", 172.0, timeout=0.05)
-
-
-@pytest.mark.parametrize("payload", [b"{}", b"[]", b"\xff", make_heights(id="other"), make_heights() + b" x"])
-async def test_what_is_no_legal_task_is_not_answered(tmp_path: Path, payload: bytes) -> None:
-    broker = ScriptedBroker(retained={task_topic("heights"): payload})
-    async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(TaskError):
-            await gateway.report("d", "heights", 172.0)
-
-
-async def test_a_task_on_the_topic_of_another_is_refused(tmp_path: Path) -> None:
-    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(id="other")})
-    async with open_gateway(broker, tmp_path) as gateway:
-        with pytest.raises(TaskError, match=r"^id: 'other' .*'heights'"):
-            await gateway.task("heights")
-
-
-@pytest.mark.parametrize("task_id", ["", "+", "#", "a/b", "Heights", "x" * 65])
-async def test_what_is_no_task_id_is_refused(tmp_path: Path, task_id: str) -> None:
-    async with open_gateway(ScriptedBroker(), tmp_path) as gateway:
-        with pytest.raises(TaskError, match="id"):
-            await gateway.report("d", task_id, 172.0)
 
 
 async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
@@ -251,12 +179,6 @@ async def test_the_round_is_that_of_the_clock(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_closed_gateway_says_so(tmp_path: Path) -> None:
-    gateway = open_gateway(ScriptedBroker(), tmp_path)
-    with pytest.raises(RuntimeError, match="async with"):
-        await gateway.report("d", "heights", 172.0)
-
-
 async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     async with Client("mqtt://alice:secret@h", device="d", state=tmp_path / "a", spread=0, transport=broker) as client:
@@ -266,27 +188,72 @@ async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: P
     assert [topic.rpartition("/")[2] for topic, _ in broker.arrived] == ["alice", "d"]
 
 
-@pytest.mark.parametrize("device", ["a b", "", "-a", "a/b", "x" * 129])
-async def test_a_device_that_cannot_be_part_of_a_topic_is_refused_by_its_name(tmp_path: Path, device: str) -> None:
-    with pytest.raises(OptionError) as raised:
-        Client("mqtt://h", device=device, state=tmp_path, spread=0)
-    assert str(raised.value).startswith(f"device: {device!r}"[:50])
-    assert "letters, digits and . _ @ : -" in str(raised.value)
+TABLES = ("charge", "account", "outbox")
+MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
 
 
-@pytest.mark.parametrize("task_id", [None, 7, b"heights", ["heights"]])
-async def test_a_task_id_that_is_no_text_is_a_mistake_of_the_program(tmp_path: Path, task_id: Any) -> None:  # noqa: ANN401
-    words = type(task_id).__name__
+async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Path) -> None:
     broker = ScriptedBroker()
-    async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
-        for asked in (client.report(task_id, 172.0), client.task(task_id)):
-            with pytest.raises(TypeError, match=words):
-                await asked
-        with pytest.raises(TypeError, match=words):
-            client.answer(task_id, lambda: 172.0)
-        assert (await client.ledger()).spent == 0
+    async with open_gateway(broker, tmp_path) as gateway:
+        receipts = await gateway.report_many("heights", MANY)
+    assert list(receipts) == list(MANY)
+    assert {(receipt.status, receipt.spent) for receipt in receipts.values()} == {("sent", Fraction(1))}
+    sent = frames(broker.arrived)
+    assert sorted(map(len, sent)) == [1, FRAME_REPORTS, FRAME_REPORTS]
+    assert sorted(report for frame in sent for report in frame) == sorted(ids(receipts))
+    assert rows(tmp_path, "SELECT count(*), count(DISTINCT device), count(DISTINCT report_id) FROM charge") == [
+        (len(MANY),) * 3
+    ]
 
 
-async def test_a_user_that_cannot_be_part_of_a_topic_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match="topic"):
-        Client("mqtt://a%2Fb@h", device="d", state=tmp_path, spread=0)
+async def test_the_order_in_a_frame_is_not_that_of_the_devices(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    async with open_gateway(broker, tmp_path) as gateway:
+        receipts = await gateway.report_many("heights", dict.fromkeys("abcdefghijklmnopqrst", 170.0))
+    (frame,) = frames(broker.arrived)
+    assert frame == sorted(frame)  # by ids, which are uniform whatever the device is
+    assert frame != ids(receipts)
+
+
+async def test_those_who_have_answered_or_may_not_do_not_keep_the_others_from_it(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    async with open_gateway(broker, tmp_path) as gateway:
+        first = await gateway.report("b", "heights", 150.0)
+        receipts = await gateway.report_many("heights", {"a": 140.0, "b": 200.0, "c": 160.0})
+    assert [receipt.status for receipt in receipts.values()] == ["sent", "already_answered", "sent"]
+    assert receipts["b"].report_id == first.report_id
+    assert list(map(len, frames(broker.arrived))) == [1, 2]
+    async with open_gateway(broker, tmp_path, policy=Policy(lifetime=Fraction("0.5"))) as gateway:
+        refused = await gateway.report_many("heights", {"x": 140.0, "y": 150.0})
+    assert {receipt.reason for receipt in refused.values()} == {Reason.OVER_BUDGET}
+    assert len(broker.arrived) == 2
+
+
+async def test_a_frame_that_is_not_acknowledged_comes_again_with_the_same_bytes(tmp_path: Path) -> None:
+    broker, rng = ScriptedBroker(), RecordingRng()
+    broker.faults.extend([Fate.LOST, Fate.CUT])
+    async with open_gateway(broker, tmp_path, rng=rng) as gateway:
+        await gateway.task("heights")
+        receipts = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
+        draws = rng.draws
+        assert {receipt.status for receipt in receipts.values()} == {"queued"}
+        assert await gateway.flush()
+    assert rng.draws == draws
+    assert len(broker.attempts) == 3
+    assert len(set(broker.attempts)) == 1
+    assert rows(tmp_path, "SELECT report_id, resends FROM charge ORDER BY report_id") == [
+        (bytes.fromhex(report), 2) for report in sorted(ids(receipts))
+    ]
+
+
+async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp_path: Path) -> None:
+    broker = ScriptedBroker()
+    async with open_gateway(broker, tmp_path) as gateway:
+        await gateway.task("heights")  # and the task is stored
+    broker.refusals.extend(["no"] * 99)
+    async with open_gateway(broker, tmp_path, capacity=2) as gateway:
+        refused = await gateway.report_many("heights", MANY, timeout=0)
+        queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
+    assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}
+    assert {receipt.status for receipt in queued.values()} == {"queued"}
+    assert rows(tmp_path, "SELECT count(*) FROM charge") == [2]

@@ -43,10 +43,6 @@ async def looked_at(broker: ScriptedBroker, state: Path, clock: Wall, **options:
     return len(kept(state))
 
 
-def test_a_week_is_a_week() -> None:
-    assert KEPT_FOR.total_seconds() == LONGEST_KEEP
-
-
 @pytest.mark.parametrize(
     ("task", "options", "seconds"),
     [({}, {}, 7 * DAY), (CLOSES, {}, DAY + 300), ({}, {"keep": DAY}, DAY), (CLOSES, {"keep": 3600}, 3600)],
@@ -159,12 +155,6 @@ def test_without_what_is_kept_a_recall_brings_nothing_back(tmp_path: Path) -> No
 
     in_virtual_time(run())
     assert broker.arrived == []
-
-
-@pytest.mark.parametrize("keep", [-1, LONGEST_KEEP + 1, float("nan"), float("inf")])
-def test_a_time_that_is_none_is_refused(tmp_path: Path, keep: float) -> None:
-    with pytest.raises(OptionError, match="between 0 and 604800 s"):
-        Gateway(ScriptedBroker(), name="g", state=tmp_path, keep=keep)
 
 
 def test_a_clock_set_back_does_not_extend_the_retention(tmp_path: Path) -> None:

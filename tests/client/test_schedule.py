@@ -3,24 +3,15 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import pytest
 from heights import make_heights
 from scripted_broker import ScriptedBroker
 
-from hush_client import Gateway, Policy
-from hush_client.gateway import AnswerService, GatewayConfig
+from hush_client import Gateway
 from hush_client.sending.schedule import Schedule, draw_delay
-from hush_client.tasks import TaskCache, TaskCacheWriter, TaskRegistry
-from hush_common.errors import OptionError
-from hush_common.rng import SystemRng
 from hush_common.task import decode_task
 from hush_common.wire import Frame, decode
-
-if TYPE_CHECKING:
-    from hush_client.sending.sender import Sender
-    from hush_client.state.database import DeviceState
 
 pytestmark = pytest.mark.virtual_time
 
@@ -92,20 +83,6 @@ async def test_a_moment_survives_a_restart(tmp_path: Path, clock: Clock, monkeyp
     assert ids(broker)[1:] == [receipts[1].report_id, receipts[0].report_id]
 
 
-async def test_what_was_due_while_the_device_was_off_keeps_its_order(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", Delays(3600, 1800))
-    broker = ScriptedBroker()
-    async with gateway(broker, tmp_path, clock) as g:
-        await g.task("heights")
-        receipts = [await g.report(device, "heights", 172.0, timeout=0) for device in "ab"]
-    clock.time += 10 * HOUR
-    async with gateway(broker, tmp_path, clock) as g:
-        assert await g.flush(timeout=600)
-    assert ids(broker) == [receipts[1].report_id, receipts[0].report_id]
-
-
 async def test_a_clock_set_back_costs_a_report_its_own_delay_at_most(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,37 +99,6 @@ async def test_a_clock_set_back_costs_a_report_its_own_delay_at_most(
         clock.time += HOUR / 2
     async with gateway(broker, tmp_path, clock) as g:
         assert await g.flush(timeout=600)
-
-
-async def test_a_report_with_the_delay_of_the_default_is_sent(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    async with Gateway(broker, name="g", state=tmp_path) as g:
-        assert (await g.report("d", "heights", 172.0)).status == "sent"
-
-
-@pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), 604_801])
-def test_a_spread_that_is_no_time_is_refused(tmp_path: Path, spread: float) -> None:
-    with pytest.raises(OptionError, match="604800"):
-        Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=spread)
-
-
-def test_a_report_leaves_after_the_time_of_its_source(clock: Clock) -> None:
-    class Started:
-        def now(self) -> float:
-            return 100.0
-
-    config = GatewayConfig("g", Policy(), 0.0, 10, clock)
-    service = AnswerService(
-        config,
-        TaskCacheWriter(TaskRegistry(), TaskCache(Path())),
-        cast("DeviceState", None),
-        cast("Sender", Started()),
-        SystemRng(),
-    )
-    question = config.question(decode_task(make_heights()), patience=2500)
-    assert service.due(question) == 102.5
-    assert (question.delay, question.not_before) == (2500, START.timestamp() * 1000 + 2500)
-    assert config.question(question.task).delay == 0
 
 
 class Scripted:
