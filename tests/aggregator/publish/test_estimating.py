@@ -242,7 +242,7 @@ async def test_an_estimate_that_is_given_up_or_dies_costs_its_process_alone(
         (second,) = started()
         assert second != first
         os.kill(second, signal.SIGKILL)
-        await until(lambda: not started())
+        await asyncio.to_thread(os.waitid, os.P_PID, second, os.WEXITED | os.WNOWAIT)  # the estimator is to notice it
         assert isinstance(await estimator(HEIGHTS, COUNTED, 0.9), Estimate)  # one that died waiting is replaced
         died = await estimator(DYING, COUNTED, 0.9)
         assert isinstance(died, Failure)
