@@ -34,14 +34,13 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from hush import Task
 from hush_client import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger, outbox
 from hush_client.state.database import DeviceState, device_name
 from hush_common.domain import NumberDomain
 from hush_common.rng import SystemRng
-from hush_common.task import decode_task, make_task
+from hush_common.task import Task, decode_task, make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Frame, decode
 
