@@ -36,7 +36,14 @@ def view_of(
     task = make_task(dict(draft))
     made = result_of(task, estimate, round_=view.get("latest", 0)) if estimate is not None else None
     result = None if made is None else dataclasses.replace(made, final=final)
-    known = {"state": TaskState.OPEN, "origin": Origin.FILE, "ended": final, "now": NOW, "result": result, "n": 1000}
+    known: dict[str, Any] = {
+        "state": TaskState.OPEN,
+        "origin": Origin.FILE,
+        "ended": final,
+        "now": NOW,
+        "result": result,
+        "n": 1000,
+    }
     return TaskView(task, **(known | view))
 
 

@@ -239,9 +239,10 @@ def test_the_clock_is_compared_with_that_of_a_server() -> None:
 
 
 def test_without_a_server_the_system_says_whether_its_clock_is_right() -> None:
-    for synchronised, verdicts in ((True, [OK]), (False, [WARNING]), (None, [])):
-        found = check_clock(None, lambda: NOW, lambda said=synchronised: said)
-        assert [one.verdict for one in found] == verdicts
+    def verdicts(synchronised: bool | None) -> list[Verdict]:
+        return [one.verdict for one in check_clock(None, lambda: NOW, lambda: synchronised)]
+
+    assert (verdicts(True), verdicts(False), verdicts(None)) == ([OK], [WARNING], [])
     assert peers.is_synchronised() in (True, False, None)
 
 

@@ -86,6 +86,7 @@ def test_every_command_of_units_containers_and_guide_exists(monkeypatch: pytest.
         assert command.make_context(words[0], words[size:]), where  # raises what is wrong with it
 
 
+@pytest.mark.medium
 def test_variables_of_hush_are_those_of_an_option() -> None:
     known = {option.variable for options in commands().values() for option in options} | {"HUSH_HOST"}
     texts = [path.read_text(encoding="utf-8") for path in (*UNITS, *HOME.glob("*.yaml"), HOME / "Dockerfile")]

@@ -353,7 +353,7 @@ async def test_an_address_has_half_of_the_64_requests_at_once(path: Path) -> Non
 
 async def test_an_error_of_hush_reveals_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Failing(ThreadEstimator):
-        async def __call__(self, *_: object) -> Estimate | Failure:
+        async def __call__(self, task: Task, tally: Tally, confidence: float) -> Estimate | Failure:  # noqa: ARG002
             raise ZeroDivisionError("a secret")
 
     async with asked(Service(path, estimator=Failing())) as client:

@@ -242,7 +242,8 @@ def needed(text: str) -> int:
 async def precise(tmp_path: Path) -> AsyncIterator[Client]:
     domains: dict[str, dict[str, Any]] = {"height": {**NUMBER, "upper": 100, "unit": "cm"}, "home": {"kind": "bit"}}
     with SqliteStore(tmp_path / "store") as store:
-        for (name, domain), values in zip(domains.items(), ([40.0, 60.0], [True, False]), strict=True):
+        answers: list[list[object]] = [[40.0, 60.0], [True, False]]
+        for (name, domain), values in zip(domains.items(), answers, strict=True):
             task = make_task({"id": name, "epsilon": "2", "mechanism": "auto", "domain": domain})
             store.add_task(task)
             count(store, task, values * 2000)

@@ -121,8 +121,8 @@ def test_every_page_fits_every_screen(browser: Browser, address: str) -> None:
     ],
 )
 def test_pages_are_accessible_in_both_themes(browser: Browser, address: str, theme: str, places: list[str]) -> None:
-    settings = {"color_scheme": theme, "viewport": {"width": 390, "height": 800}, "bypass_csp": True}
-    with visiting(browser, address, **settings) as page:
+    phone = {"width": 390, "height": 800}
+    with visiting(browser, address, color_scheme=theme, viewport=phone, bypass_csp=True) as page:
         for place in places:
             page.goto(f"{address}{place}")
             open_all(page)
@@ -250,8 +250,7 @@ def test_a_list_of_a_hundred_tasks_needs_no_script(browser: Browser, tmp_path: P
             counting.add_task(task)
             if number % 10 == 8:
                 counting.close_task(task.id)
-    settings = {"java_script_enabled": False, "bypass_csp": True}
-    with served(tmp_path / "store") as address, visiting(browser, address, **settings) as page:
+    with served(tmp_path / "store") as address, visiting(browser, address, java_script_enabled=False) as page:
         page.goto(f"{address}/")
         rows = page.locator("table.list tbody tr")
         expect(rows).to_have_count(100)
