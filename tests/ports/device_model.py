@@ -166,7 +166,7 @@ def complaints(world: World) -> "list[str]":
         found.append("reports of " + str(len(frames)) + " rounds, not of 5")
     counts = [sum([1 for one in world.received if one[1] == round_ and "room" in one[0]]) for round_ in (0, 1, 2)]
     if counts[0] < 3 or counts[1] < 3:  # round 1 was sent without an acknowledgement, too
-        found.append("a recalled report was not repeated")
+        found.append("no repeated report after a recall")
     if counts[0] > 3 + (1 if world.disk.cut else 0):  # what was under way is sent once more after a power cut
         found.append("one recall was served twice")
     if any(memory != world.memories[0] for memory in world.memories):

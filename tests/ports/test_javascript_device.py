@@ -119,7 +119,7 @@ def test_a_device_answers_each_round_of_a_task(mosquitto: Mosquitto, tmp_path: P
     assert len({one["round"] for one in receipts}) == 3
 
 
-def test_a_device_in_node_answers_only_a_broker_whose_certificate_it_trusts(tmp_path: Path) -> None:
+def test_a_device_in_node_answers_only_a_broker_that_it_trusts(tmp_path: Path) -> None:
     authority, stranger, port = Authority(tmp_path), Authority(tmp_path, "stranger"), free_port()
     certificate, key = authority.issue("broker", host="127.0.0.1")
     broker = Mosquitto(tmp_path, listeners={port: f"certfile {certificate}\nkeyfile {key}"})

@@ -186,6 +186,6 @@ def test_at_a_terminal_an_invalid_bit_is_told(program: Path, tmp_path: Path) -> 
     (tmp_path / "survey.json").write_text(survey, encoding="utf-8")
     done, shown = at_terminal([str(program), "survey.json", "dev", "maybe", "out"], tmp_path)
     assert done == 1
-    assert "yes, no, true, false, 1 or 0" in shown
+    assert "yes, no" in shown
     assert "maybe" not in shown
     assert not (tmp_path / "out").exists()
