@@ -31,7 +31,7 @@ PROGRESS = re.compile(r"^hush: (\d[\d ]*) of \d[\d ]* .+, \d[\d ]* s(?:, .+)?\n"
 """A line of progress: how many are done. It comes after five seconds, so how many lines come depends on the machine."""
 
 _read: list[Any] = []
-"""The trees of command lines, in the order in which they were asked for; each is made once in a process."""
+"""The trees of command lines as they were read; each is made once in a process."""
 _make_once = functools.cache(typer.main.get_command)
 
 
@@ -41,10 +41,10 @@ def _get_command(app: typer.Typer) -> Any:  # noqa: ANN401 - of click
 
 
 _LAST_WORDS = {
-    "serve": "retrying until it works",
+    "serve": "retrying until",
     "gateway": "trying again",
-    "broker": "Ctrl-C stops it",
-    "poll": "answers; Ctrl-C ends the poll",
+    "broker": "Ctrl-C stops",
+    "poll": "; Ctrl-C ends",
     "http": "HTTP on http://",
 }
 """After these a command that runs for ever has shown all that there is to show."""
