@@ -94,7 +94,7 @@ class Runs:
         As many deviations below the largest noise as `doubt` says are no sign of less.
         """
         most = self.weighed(lambda of: float(of.noise.max()) if self.whole else of.variances[1])
-        least = most - (doubt and doubt * np.sqrt((self.weighed(fourth_moment) - most**2) / self.n))
+        least = most - (doubt and doubt * np.sqrt(max(self.weighed(fourth_moment) - most**2, 0.0) / self.n))
         return self.variance - answered * np.where(self.variance > least, self.variance - most, 0)
 
 
