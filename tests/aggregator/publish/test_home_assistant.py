@@ -239,19 +239,6 @@ def test_a_birth_message_is_answered_after_a_while_and_nothing_else(tmp_path: Pa
         assert world.store.refusals("heights") == {}
 
 
-def test_what_is_cleared_is_not_cleared_again_after_a_birth(tmp_path: Path) -> None:
-    """Home Assistant warns of each message without a device that it knows."""
-    with living(tmp_path / "hush.sqlite") as world:
-        world.serve(announcing=announcing(world))
-        change(world, TaskState.CLOSED)
-        world.wait(5)
-        assert retained(world) is None
-        world.broker.retained[CONFIG] = b'{"would be": "cleared"}'
-        world.broker.deliver("homeassistant/status", b"online")
-        world.wait(15)
-        assert retained(world) == {"would be": "cleared"}
-
-
 def test_what_another_store_publishes_is_neither_announced_nor_cleared(tmp_path: Path) -> None:
     with living(tmp_path / "hush.sqlite") as world:
         others = {"store": "f" * 32, "term": 3, "digest": HEIGHTS.digest.hex(), "n": 10}

@@ -16,7 +16,6 @@ from hush_aggregator.store import CommitOutcome, SqliteEditor
 from hush_aggregator.tasks import facts_of, row_of
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic
-from hush_common.wire import Report, encode_frame
 
 TOPIC = estimate_topic("heights")
 FROM = make_task(DRAFT | {"release_from": 5})
@@ -197,20 +196,6 @@ def test_a_clock_that_was_wrong_is_set_back_by_accept_clock(tmp_path: Path) -> N
 
 
 @pytest.mark.medium
-def test_both_rules_hold_together(tmp_path: Path) -> None:
-    with recorded(tmp_path / "s", BOTH) as world:
-        world.serve()
-        world.send(*(frame(BOTH) for _ in range(4)))
-        world.until(at(13, 30))
-        assert world.estimate["n"] == 0
-        world.send(*(frame(BOTH) for _ in range(2)))
-        world.until(at(13, 59, 59))
-        assert world.estimate["n"] == 0
-        world.until(at(14, 0, 5))
-        assert world.estimate["n"] == 6
-
-
-@pytest.mark.medium
 def test_a_closed_task_is_released_once_more_at_the_next_fixed_time(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -242,22 +227,6 @@ def test_a_task_that_closes_below_release_from_is_final_without_figures(tmp_path
         world.wait(10)
         assert (world.estimate["n"], world.estimate["final"]) == (0, True)
         assert "mean" not in world.estimate
-
-
-def test_a_round_is_shown_once_it_is_released(tmp_path: Path) -> None:
-    task = make_task(ROUNDS | {"release_from": 2})
-
-    def report(round_: int) -> bytes:
-        return encode_frame([Report(task.report_digest, round_, bytes([round_, counted(world)]) * 8, (1,))])
-
-    with recorded(tmp_path / "s", task) as world:
-        world.serve()
-        for round_, shown in ((3, (0, 0)), (3, (3, 2)), (4, (3, 2)), (2, (3, 2)), (4, (4, 2)), (2, (4, 2))):
-            world.send(report(round_))
-            world.wait(3)
-            document = world.estimate
-            assert (document["round"], document["n"]) == shown
-        assert [world.store.tally(task.digest, round_).n for round_ in range(5)] == [0, 0, 2, 2, 2]
 
 
 def observed(world: Recorded) -> str:

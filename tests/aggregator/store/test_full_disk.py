@@ -87,17 +87,8 @@ class FullDisk:
         if full_at is not None:
             paths = [f"--trace-path={self.store}{end}" for end in ("", "-wal", ".quota", ".quota-wal")]
             inject = f"--inject=pwrite64,write:error=ENOSPC:when={full_at}+"
-            command = [
-                need("strace"),
-                "-f",
-                "-qq",
-                "-o",
-                "/dev/null",
-                "--trace=pwrite64,write",
-                inject,
-                *paths,
-                *command,
-            ]
+            words = ["-f", "-qq", "-o", "/dev/null", "--trace=pwrite64,write"]
+            command = [need("strace"), *words, inject, *paths, *command]
         with self._log.open("wb") as log:
             return subprocess.Popen(command, stderr=log, start_new_session=True)
 

@@ -401,15 +401,6 @@ def test_a_worker_that_was_killed_leaves_its_name_free(postgres: StorePlace) -> 
     wait_until(opens)
 
 
-def test_a_store_opens_once_the_server_notices_that_its_worker_left(
-    postgres: StorePlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = store_of(postgres)
-    leaving = SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: first.close())  # in the first pause
-    monkeypatch.setattr(postgres_module, "time", leaving)
-    store_of(postgres).close()
-
-
 # Roles, databases and addresses
 
 DEFAULTS = {
