@@ -204,7 +204,6 @@ def test_an_application_links_what_is_documented_and_no_heap(processor: str, tmp
 
 NUMBERS_AND_BITS = ("VECTOR", "SUBSET_SELECTION", "COINS", "STICKY")
 LEFT_OUT = {
-    "without vector and subset_selection, no messages": ("VECTOR", "SUBSET_SELECTION"),
     "numbers and bits, no messages": NUMBERS_AND_BITS,
     "laplace and one coin, no messages": (*NUMBERS_AND_BITS, "TABLE", "MULTILEVEL"),
 }
