@@ -16,7 +16,9 @@ from servers import need
 
 from hush_aggregator.broker.mosquitto import (
     BrokerDirectory,
+    Listener,
     Role,
+    configuration,
     roles_of,
     rules,
     use_certificate,
@@ -189,6 +191,17 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path: Path, arguments: tup
     assert named in shown.err
     assert "hunter2" not in shown.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_configuration_bounds_the_queue_and_names_plugins(tmp_path: Path) -> None:
+    listener = Listener("", 8883, tmp_path / "c", tmp_path / "k", "mosquitto")
+    old = configuration(tmp_path, listener)
+    assert f"max_queued_bytes {1024**3}\n" in old  # half of the memory of its container
+    assert "acl_file" in old.split("\n", 1)[1]
+    new = configuration(tmp_path, listener, plugins=Path("/usr/lib/plugins"))  # from version 2.1 on
+    assert not [line for line in new.splitlines() if line.startswith(("acl_file", "password_file"))]
+    for name in ("password_file", "acl_file", "persist_sqlite"):
+        assert f"global_plugin /usr/lib/plugins/mosquitto_{name}.so" in new
 
 
 @pytest.mark.medium

@@ -105,9 +105,9 @@ def test_lines_that_follow_from_reports_wait_for_a_full_minute() -> None:
 def test_an_error_that_ends_a_service_is_logged_as_its_format() -> None:
     stream = io.StringIO()
     with pytest.raises(SystemExit) as ended, logging_to(stream, LogFormat.JSON):
-        raise StoreError("the disk is full")
+        raise StoreError("no room")
     assert ended.value.code == StoreError.exit_code
     (line,) = objects(stream)
-    assert (line["event"], line["level"], line["message"]) == ("ended", "critical", "the disk is full")
+    assert (line["event"], line["level"], line["message"]) == ("ended", "critical", "no room")
     with pytest.raises(StoreError), logging_to(sys.stderr, LogFormat.TEXT):
-        raise StoreError("the disk is full")
+        raise StoreError("no room")

@@ -18,8 +18,6 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 from servers import need
 
-from hush_aggregator.broker.mosquitto import Listener, configuration
-
 ROOT = Path(__file__).parents[3]
 HOME = ROOT / "aggregator/packaging"
 UNITS = sorted((HOME / "systemd").glob("*.service"))
@@ -151,15 +149,13 @@ def bytes_of(size: str) -> int:
     return int(found[1]) * {"g": GIB, "m": GIB // 1024}[found[2].lower()]
 
 
-def test_every_unit_and_container_has_a_limit_of_memory(tmp_path: Path) -> None:
+def test_every_unit_and_container_has_a_limit_of_memory() -> None:
     for unit in UNITS:  # 13 GiB were taken by one hostile request before; docs/operations.md has what is needed
         assert [bytes_of(value) for name, value in settings(unit) if name == "MemoryMax"] == [GIB]
-    listener = Listener("", 8883, tmp_path / "c", tmp_path / "k", "mosquitto")
-    (queued,) = re.findall(r"max_queued_bytes (\d+)", configuration(tmp_path, listener))
     for compose in COMPOSES.values():
         limits = {name: bytes_of(service["mem_limit"]) for name, service in compose["services"].items()}
         assert {name for name, limit in limits.items() if limit != GIB} == {"broker", "database"} & limits.keys()
-        assert limits["broker"] >= 2 * int(queued)  # room for its queue
+        assert limits["broker"] >= 2 * GIB  # its queue may take half of it
 
 
 def test_the_image_copies_what_is_there_and_runs_as_nobody_else() -> None:
