@@ -160,6 +160,13 @@ async def test_a_broker_that_cannot_be_used_is_one_failure(tmp_path: Path) -> No
         assert "wr0ng" not in str(found)
 
 
+async def test_a_limit_of_packets_below_a_frame_of_a_gateway_is_found(tmp_path: Path) -> None:
+    with Broker(tmp_path, settings="max_packet_size 1000000").running() as broker:
+        found = await checked(url(broker), lambda found: "packets" in found)
+    assert found["packets"].verdict is Verdict.WARNING
+    assert found["packets"].figures == {"largest_packet": 1_000_000}
+
+
 async def test_a_certificate_that_ends_soon_or_is_not_accepted_is_found(tmp_path: Path) -> None:
     authority = Authority(tmp_path, days=200)
     days = {90: Verdict.OK, 20: Verdict.WARNING, 5: Verdict.FAILURE}
