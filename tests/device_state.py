@@ -37,9 +37,9 @@ def rows(directory: Path, query: str) -> list[Any]:
     return [row[0] if len(row) == 1 else row for row in found]
 
 
-def execute(directory: Path, script: str) -> None:
-    """Change the file, as damage or another program would."""
-    with closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as connection:
+def execute(directory: Path, script: str, *, name: str = FILE_NAME) -> None:
+    """Change a file of the state, as damage or another program would."""
+    with closing(sqlite3.connect(directory / name, isolation_level=None)) as connection:
         connection.executescript(script)
 
 
