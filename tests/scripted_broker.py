@@ -276,12 +276,15 @@ class ScriptedBroker(MemoryBroker):
         """Listen on a free port of the loopback; with `frame`, over WebSockets, with what it makes of each write."""
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if frame is None:
-                await self._serve(reader.readexactly, writer)
-            else:
-                await _open_websocket(reader, writer)
-                await self._serve(_Frames(reader).read, cast("asyncio.StreamWriter", _FramingWriter(writer, frame)))
+            serving.add(cast("asyncio.Task[None]", asyncio.current_task()))
+            with suppress(asyncio.CancelledError):
+                if frame is None:
+                    await self._serve(reader.readexactly, writer)
+                else:
+                    await _open_websocket(reader, writer)
+                    await self._serve(_Frames(reader).read, cast("asyncio.StreamWriter", _FramingWriter(writer, frame)))
 
+        serving = set[asyncio.Task[None]]()
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         self.url = f"mqtt://127.0.0.1:{port}" if frame is None else f"ws://127.0.0.1:{port}/mqtt"
@@ -291,6 +294,10 @@ class ScriptedBroker(MemoryBroker):
             server.close()
             for connection in list(self._connected):
                 connection.lose()
+            for task in serving:
+                task.cancel()
+            if serving:
+                await asyncio.wait(serving)
         assert not self.mistakes
 
     async def _serve(self, read: Callable[[int], Awaitable[bytes]], writer: asyncio.StreamWriter) -> None:

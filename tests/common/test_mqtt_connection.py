@@ -227,31 +227,45 @@ async def test_truncated_messages_are_logged_once_a_minute(caplog: pytest.LogCap
     assert "200003" in record.getMessage()
 
 
-@pytest.mark.parametrize("topic", ["a/b", "a", "a/b/c", "b", "c/b", "$SYS/uptime", "ab", "a/"])
-async def test_a_message_goes_to_the_handlers_whose_filter_matches(topic: str) -> None:
-    matching = {
-        "a/b": {"a/b", "a/#", "a/+", "+/b", "#"},
-        "a": {"a/#", "#", "a"},
-        "a/b/c": {"a/#", "#", "a/b/c"},
-        "b": {"#", "b"},
-        "c/b": {"+/b", "#"},
-        "$SYS/uptime": {"$SYS/#"},
-        "ab": {"#"},
-        "a/": {"a/#", "a/+", "#"},
-    }
+TOPICS = ["a/b", "a", "a/b/c", "b", "c/b", "$SYS/uptime", "ab", "a/"]
+MATCHED = {
+    "a/b": {"a/b"},
+    "a/#": {"a/b", "a", "a/b/c", "a/"},
+    "a/+": {"a/b", "a/"},
+    "+/b": {"a/b", "c/b"},
+    "#": {*TOPICS} - {"$SYS/uptime"},
+    "b": {"b"},
+    "$SYS/#": {"$SYS/uptime"},
+    "a": {"a"},
+}
+
+
+@pytest.mark.parametrize("wanted", MATCHED)
+async def test_a_handler_gets_the_messages_that_its_filter_matches(wanted: str) -> None:
+    got: list[str] = []
+    broker = ScriptedBroker((Kind.SUBSCRIBE, sending(*(message(topic, b"") for topic in TOPICS))), retained={})
+    async with broker.running(), connect(BrokerUrl.parse(broker.url), OPTIONS) as connection:
+        connection.set_aside(wanted, lambda topic, _payload: got.append(topic))
+        await connection.subscribe("#")
+        rest = await receive(connection, len(TOPICS) - len(MATCHED[wanted]))
+        await has_read_everything(connection)
+    assert set(got) == MATCHED[wanted]
+    assert [topic for topic, *_ in rest] == [topic for topic in TOPICS if topic not in MATCHED[wanted]]
+
+
+async def test_every_handler_gets_its_copy_of_a_message() -> None:
     got: list[str] = []
 
-    def listen(wanted: str, _topic: str, _payload: bytes) -> None:
-        got.append(wanted)
+    def listen(wanted: str, topic: str, _payload: bytes) -> None:
+        got.append(f"{wanted} {topic}")
 
-    broker = ScriptedBroker((Kind.SUBSCRIBE, sending(message(topic, b"") * 2)), retained={})
+    broker = ScriptedBroker((Kind.SUBSCRIBE, sending(message("a/b", b""))), retained={})
     async with broker.running(), connect(BrokerUrl.parse(broker.url), OPTIONS) as connection:
-        for wanted in ("a/b", "a/#", "a/+", "+/b", "#", "b", "a/b/c", "$SYS/#", "a"):
+        for wanted in MATCHED:
             connection.set_aside(wanted, partial(listen, wanted), copy=True)
         await connection.subscribe("#")
-        await receive(connection, 2)
-    assert set(got) == matching[topic]
-    assert len(got) == 2 * len(matching[topic])
+        assert await receive(connection, 1) == [("a/b", b"", True)]
+    assert set(got) == {f"{wanted} a/b" for wanted, topics in MATCHED.items() if "a/b" in topics}
 
 
 async def test_several_subscriptions_come_through_a_small_inbox_in_order(mosquitto: Mosquitto) -> None:
@@ -285,6 +299,13 @@ async def test_a_full_inbox_makes_the_broker_wait() -> None:
 # What is acknowledged
 
 
+async def has_read_everything(connection: MqttConnection) -> None:
+    """Wait until the broker has read all that was sent: until it answers a ping."""
+    before = connection.current_until
+    connection.ping()
+    await until(lambda: connection.current_until > before)
+
+
 async def acknowledged(order: list[int], backlog: ScriptedBroker) -> tuple[list[list[int]], int]:
     """Acknowledge the messages of a backlog by their places; what the broker has seen after each, and the repeats."""
     count, seen = len(backlog.backlog), []
@@ -294,9 +315,7 @@ async def acknowledged(order: list[int], backlog: ScriptedBroker) -> tuple[list[
         repeated = connection.repeated
         for place in order:
             connection.acknowledge([0, -1, 99, deliveries[place].number])
-            before = connection.current_until
-            connection.ping()  # its answer comes when the broker has read the acknowledgements
-            await until(lambda before=before: connection.current_until > before)
+            await has_read_everything(connection)
             seen.append(list(broker.released))
     return seen, repeated
 
@@ -320,6 +339,18 @@ async def test_packet_ids_that_repeat_are_acknowledged_in_the_order_of_receipt()
     assert repeated == 5
     ids = [1, 2, 3, 1, 2, 3, 1, 2]
     assert seen == [[], [], [], ids[:1], ids[:2], ids[:3], ids[:3], ids]
+
+
+async def test_packet_ids_that_repeat_are_counted() -> None:
+    """Also after one of those with this id was acknowledged."""
+    more = replying(published(b"t", b"", 1, five=False), b"\xd0\x00")
+    broker = ScriptedBroker((Kind.PINGREQ, more), retained={}, backlog=[("t", b"")] * 4, ids=3)
+    async with broker.running(), connect(BrokerUrl.parse(broker.url), KEPT) as connection:
+        await until(lambda: connection.waiting == 4)
+        assert connection.repeated == 1
+        connection.acknowledge([(await connection.deliveries(1))[0].number])
+        await has_read_everything(connection)
+        assert connection.repeated == 2
 
 
 async def test_a_persistent_session_gets_again_what_was_not_acknowledged(mosquitto: Mosquitto) -> None:
@@ -380,23 +411,25 @@ class Holding:
 
 async def test_no_more_is_in_flight_than_the_window_even_if_callers_give_up() -> None:
     holding = Holding()
-    broker = ScriptedBroker(*[(Kind.PUBLISH, holding)] * 4)
+    broker = ScriptedBroker(*[(Kind.PUBLISH, holding)] * 5)
     async with broker.running(), connect(BrokerUrl.parse(broker.url), replace(OPTIONS, window=2)) as connection:
-        first, second, third, fourth = (
-            asyncio.create_task(connection.publish("t", word)) for word in (b"a", b"b", b"c", b"d")
+        first, second, third, fourth, fifth = (
+            asyncio.create_task(connection.publish("t", word)) for word in (b"a", b"b", b"c", b"d", b"e")
         )
         await until(lambda: len(holding.replies) == 2)
         first.cancel()
         third.cancel()
-        before = connection.current_until
-        connection.ping()
-        await until(lambda: connection.current_until > before)
+        await has_read_everything(connection)
         assert broker.payloads == [b"a", b"b"], "the broker may still work on the first one"
-        for number in range(3):
+        holding.replies[0]()
+        await until(lambda: len(holding.replies) == 3)
+        await has_read_everything(connection)
+        assert broker.payloads == [b"a", b"b", b"d"]
+        for number in (1, 2, 3):
             await until(lambda number=number: len(holding.replies) > number)
             holding.replies[number]()
-        assert {answer.reason for answer in await asyncio.gather(second, fourth)} == {0}
-    assert broker.payloads == [b"a", b"b", b"d"]
+        assert {answer.reason for answer in await asyncio.gather(second, fourth, fifth)} == {0}
+    assert broker.payloads == [b"a", b"b", b"d", b"e"]
 
 
 @pytest.mark.large
