@@ -9,12 +9,12 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from device_state import FILE_NAME
 from heights import make_heights
 from scripted_broker import Fate, ScriptedBroker
 
 from hush import Task
 from hush_client import SyncClient
-from hush_client.state.database import FILE_NAME
 from hush_common.errors import BrokerError, StateError
 from hush_common.topics import task_topic
 
@@ -41,57 +41,46 @@ def test_a_report_is_sent_and_everything_else_can_be_asked(tmp_path: Path) -> No
     assert threads() == []
 
 
-def test_a_source_and_a_callback_work_while_it_is_open(tmp_path: Path) -> None:
+def test_a_source_and_callbacks_work_and_cannot_wait_for_themselves(tmp_path: Path) -> None:
+    def ask(task: Task) -> None:
+        try:
+            c.report(task.id, 172.0)
+        except RuntimeError as error:
+            caught.append(str(error))
+        if len(caught) == 2:
+            told.set()
+
     def read() -> float:
         asked.set()
         return 172.0
 
-    told, asked = threading.Event(), threading.Event()
-    broker = ScriptedBroker()
+    caught, told, asked = list[str](), threading.Event(), threading.Event()
+    broker = ScriptedBroker(retained={task_topic(name): make_heights(id=name) for name in ("a", "b")})
     with client(broker, tmp_path) as c:
-        c.on_task(lambda _: told.set())
-        c.answer("heights", read, source_timeout=0.1)
-        assert told.wait(60)
-        assert asked.wait(60)
-
-
-def test_a_callback_cannot_wait_for_its_own_thread(tmp_path: Path) -> None:
-    caught: list[RuntimeError] = []
-    done = threading.Event()
-
-    def ask(_: Task) -> None:
-        try:
-            c.report("heights", 172.0)
-        except RuntimeError as error:
-            caught.append(error)
-        done.set()
-
-    with client(ScriptedBroker(), tmp_path) as c:
         c.on_task(ask)
-        assert done.wait(60)
-    assert "thread" in str(caught[0])
+        assert told.wait(60)
+        assert sorted(c.tasks()) == ["a", "b"]
+        c.answer("a", read, source_timeout=0.1)
+        assert asked.wait(60)
+    assert all("thread" in text for text in caught)
+
+
+def test_errors_come_through_and_leave_no_thread_behind(tmp_path: Path) -> None:
+    with client(ScriptedBroker(), tmp_path / "good") as c:
+        assert c.task("heights").id == "heights"  # it is connected
+        with pytest.raises(BrokerError, match="'nope'"):
+            c.report("nope", 1, timeout=0.05)
+        assert c.report("heights", 172.0).status == "sent"
+    (tmp_path / FILE_NAME).write_bytes(b"no database" * 100)
+    with pytest.raises(StateError, match="damaged"):
+        client(ScriptedBroker(), tmp_path).__enter__()
+    assert threads() == []
 
 
 def test_many_threads_make_one_answer(tmp_path: Path) -> None:
     with client(ScriptedBroker(), tmp_path) as c, ThreadPoolExecutor(8) as pool:
         receipts = list(pool.map(lambda _: c.report("heights", 172.0), range(8)))
     assert sorted(receipt.status for receipt in receipts) == ["already_answered"] * 7 + ["sent"]
-
-
-def test_errors_come_through_and_the_client_goes_on(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    with client(broker, tmp_path) as c:
-        assert c.task("heights").id == "heights"  # it is connected
-        with pytest.raises(BrokerError, match="no task 'nope'"):
-            c.report("nope", 1, timeout=0.05)
-        assert c.report("heights", 172.0).status == "sent"
-
-
-def test_one_that_cannot_open_its_state_leaves_no_thread_behind(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_bytes(b"no database" * 100)
-    with pytest.raises(StateError, match="is damaged"):
-        client(ScriptedBroker(), tmp_path).__enter__()
-    assert threads() == []
 
 
 def test_a_closed_one_says_so_and_can_be_opened_again(tmp_path: Path) -> None:
@@ -151,19 +140,3 @@ def test_ctrl_c_ends_the_wait_and_loses_nothing(tmp_path: Path) -> None:
     with client(broker, tmp_path) as c:
         assert c.flush()
     assert len(broker.arrived) == 1
-
-
-def test_tasks_that_were_never_asked_for_are_learned_by_whoever_listens(tmp_path: Path) -> None:
-    broker = ScriptedBroker(retained={task_topic(name): make_heights(id=name) for name in ("a", "b")})
-    names: set[str] = set()
-    complete = threading.Event()
-
-    def listen(task: Task) -> None:
-        names.add(task.id)
-        if len(names) == 2:
-            complete.set()
-
-    with client(broker, tmp_path) as c:
-        c.on_task(listen)
-        assert complete.wait(60)
-        assert sorted(c.tasks()) == ["a", "b"]
