@@ -18,7 +18,6 @@ from hush import SCENARIOS, Run
 from hush_aggregator.estimate.mechanisms import analysis_of, fold
 from hush_aggregator.presentation import interval_name
 from hush_common.domain import CategoryDomain, VectorDomain
-from hush_common.errors import OptionError
 from hush_simulations.display.distributions import estimate_ranges, reported_numbers, reported_part, true_numbers
 from hush_simulations.display.run_figure import figure_of, picture_of
 from hush_simulations.display.style import (
@@ -27,8 +26,6 @@ from hush_simulations.display.style import (
     Palette,
     Picture,
     canvas,
-    logarithmic,
-    parse_theme,
     styled,
     write_picture,
 )
@@ -135,24 +132,6 @@ def test_names_that_look_like_code_break_no_picture(tmp_path: Path) -> None:
     root = ET.fromstring(paths[1].read_text(encoding="utf-8"))  # noqa: S314 - ours
     texts = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"_hidden", "$x^", "日本 😀", "<b>&amp;", "ab", "cost in $ or $"} <= texts
-
-
-def test_a_theme_is_light_dark_or_both() -> None:
-    assert parse_theme("both") == "both"
-    with pytest.raises(OptionError, match="'blue'"):
-        parse_theme("blue")
-
-
-def test_a_logarithmic_axis_of_less_than_a_decade_has_labels() -> None:
-    with styled():
-        figure = canvas(3)
-        axes = figure.subplots()
-        axes.plot([2, 6], [30, 4000])
-        logarithmic(axes, "xy")
-        figure.draw_without_rendering()
-        shown = [[label.get_text() for label in axis.get_ticklabels(which="both")] for axis in (axes.xaxis, axes.yaxis)]
-    assert sum(map(bool, shown[0])) >= 2
-    assert sum(map(bool, shown[1])) >= 2
 
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
@@ -308,12 +287,3 @@ def test_the_line_of_a_goal_is_what_the_bounds_leave_of_it(upper: int, line: flo
     (goal,) = [one for one in axes.lines if one.get_linestyle() == ":"]
     drawn = np.asarray(goal.get_ydata(), dtype=float)
     assert (drawn[0] if len(drawn) else None) == (None if line is None else pytest.approx(line, abs=0.05))
-
-
-def test_the_picture_is_the_one_that_the_command_keeps(tmp_path: Path) -> None:
-    run = ran("heights", clients=50)
-    write_picture(picture_of(run), tmp_path, "kept", "both")
-    imread: Any = import_module("matplotlib.image").imread
-    for name, figure in (("kept", run.figure()), ("kept-dark", run.figure(dark=True))):
-        figure.savefig(tmp_path / "own.png")
-        assert np.array_equal(imread(tmp_path / "own.png"), imread(tmp_path / f"{name}.png"))

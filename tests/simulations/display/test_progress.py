@@ -71,25 +71,6 @@ def test_the_time_left_is_nearly_right_from_the_start(parts: list[tuple[float, f
             assert actual / 2 - 1 <= seconds_of(left) <= 2 * actual + 10, (now, left)
 
 
-def test_two_steps_give_no_rate() -> None:
-    now = 0.0
-    pace = TimeLeft(lambda: now)
-    for now in (0.0, 10.0, 20.0):
-        pace.add(int(now))
-        assert (pace.rate_in_words(), pace.left(5)) == ("", "")
-    now = 30.0
-    pace.add(30)
-    assert (pace.rate_in_words(), pace.left(5)) == ("1 a second", "5 s left")
-
-
-def test_work_done_before_does_not_count() -> None:
-    now = 0.0
-    pace = TimeLeft(lambda: now)
-    for now in (0.0, 40.0, 80.0, 120.0):
-        pace.add(100 + int(now / 40))
-    assert (pace.rate_in_words(), pace.left(6)) == ("40 s each", "4 min left")
-
-
 @pytest.mark.parametrize(("missing", "left"), [(59, "59 s left"), (172, "2 min 50 s left"), (5_000, "1 h 23 min left")])
 def test_a_long_time_is_rounded(missing: int, left: str) -> None:
     now = 0.0

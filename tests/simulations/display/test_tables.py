@@ -18,13 +18,12 @@ from made_results import result_of, single
 from rendered import rendered
 
 from hush import SCENARIOS, Run, Scenario, Task, plan, simulate
-from hush_aggregator import Estimate, estimation, explain
+from hush_aggregator import Estimate, estimation
 from hush_aggregator.estimate import estimate
-from hush_aggregator.explain import meaning
 from hush_aggregator.presentation import NumberFormat
 from hush_aggregator.tally import Tally
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
-from hush_common.task import make_task, read_task
+from hush_common.task import make_task
 from hush_common.wire import Refusal
 from hush_simulations.display import plan_table, table
 from hush_simulations.display.files import write_files
@@ -137,32 +136,6 @@ def test_every_figure_of_a_plan_is_that_of_its_json(
     assert "…" not in words
     sure = [100 * found["observer_at_most_sure"]] if "observer_at_most_sure" in found else []
     assert unmatched(words, expected(found), sure) == ([], [])
-
-
-TASKS = (
-    'id = "a"\nepsilon = "1"\n[domain]\nkind = "number"\nlower = 0\nupper = 4000\nunit = "g"\n',
-    'id = "b"\nepsilon = "0.5"\nmechanism = "laplace"\n[domain]\nkind = "number"\nlower = -1e6\nupper = 1234567\n',
-    'id = "c"\nepsilon = "2"\n[domain]\nkind = "bit"\n',
-)
-
-
-@pytest.mark.parametrize("document", TASKS)
-def test_the_errors_of_a_task_are_those_of_its_json(document: str, tmp_path: Path) -> None:
-    (tmp_path / "task.toml").write_text(document, encoding="utf-8")
-    task = read_task(tmp_path / "task.toml")
-    found = json.loads(json.dumps(meaning(task)))
-    values: list[float | Fraction] = []
-    for people, error in found["expected_error"].items():
-        width = Fraction(found["domain"].get("upper", 100)) - Fraction(found["domain"].get("lower", 0))
-        is_number = found["domain"]["kind"] == "number"
-        values += [int(people), *((error, 100 * Fraction(error) / width) if is_number else (100 * Fraction(error),))]
-    text = rendered(explain.blocks(task))
-    lines = [line for line in text.splitlines() if "±" in line]
-    assert unmatched("\n".join(lines), values) == ([], [])
-    others = [line for line in text.splitlines() if line.strip().startswith("alternatives")]
-    assert unmatched(" ".join(others), found.get("alternatives", {}).values()) == ([], [])
-    for end in ("lower", "upper"):
-        assert f"{found['domain'].get(end, 0):,.0f}".replace(",", " ") in text or end not in found["domain"]
 
 
 def test_every_figure_of_an_audit_is_that_of_its_json(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import run
@@ -17,7 +19,6 @@ from hush_simulations.engines.bulk import devices
 from hush_simulations.engines.cluster import Cluster
 
 pytestmark = pytest.mark.large
-distributed = pytest.importorskip("distributed")
 
 GRID = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
 
@@ -25,6 +26,7 @@ GRID = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     """Two processes that work."""
+    distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=2,
         threads_per_worker=1,
@@ -37,6 +39,7 @@ def scheduler() -> Iterator[str]:
 
 
 def workers_of(scheduler: str) -> list[int]:
+    distributed: Any = import_module("distributed")
     with distributed.Client(scheduler, set_as_default=False) as client:
         return sorted(client.run(os.getpid).values())
 

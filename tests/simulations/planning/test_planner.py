@@ -13,7 +13,6 @@ from hush_common.mechanisms.multilevel import best_levels
 from hush_common.mechanisms.parameters import shipped_at
 from hush_common.mechanisms.registry import choose
 from hush_simulations.planning.plan import (
-    LARGEST_PLANNED,
     TARGETS,
     MechanismCost,
     PlanQuestion,
@@ -164,12 +163,6 @@ def test_epsilon_is_the_smallest_of_four_digits_that_will_do(domain: Domain) -> 
         assert less is None or error_of(less, "reporters", 2000, 0.95) > 0.1
 
 
-def test_no_epsilon_is_planned_that_hides_nothing() -> None:
-    assert epsilon_for(offered(NUMBER)["laplace"], "reporters", 3, 1e-4, 0.95) is None
-    assert epsilon_for(offered(NUMBER)["table"], "reporters", 10, 0.01, 0.95) is None
-    assert LARGEST_PLANNED == 16
-
-
 def test_no_epsilon_reaches_a_target_below_the_sampling_error() -> None:
     assert sampling_error(100, 0.95) == pytest.approx(0.098, abs=1e-4)
     found = planned(domain=NUMBER, people=100, epsilon=None, error=0.09, confidence=0.95)
@@ -262,18 +255,6 @@ def test_a_ranking_for_one_target_is_not_one_for_both() -> None:
     }
     assert found["cheapest"] == {"reporters": "table", "population": "multilevel"}
     assert found["auto"] == {"reporters": "table", "population": "table"}
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize(("people", "error"), [(40, 0.3), (1000, 0.1), (3000, 0.05)])
-@pytest.mark.parametrize("confidence", [0.95, None])
-def test_at_the_epsilon_of_auto_auto_means_that_mechanism(people: int, error: float, confidence: float | None) -> None:
-    found = planned(domain=NUMBER, people=people, epsilon=None, error=error, confidence=confidence)
-    lines = {one["mechanism"]: one for one in found["mechanisms"]}
-    for target in TARGETS:
-        auto = found["auto"][target]
-        assert lines[auto]["relative"][target] == 1
-        assert choose(NUMBER, [Fraction(lines[auto][target])])[0] == auto
 
 
 @pytest.mark.medium

@@ -1,6 +1,5 @@
 """A sweep that is stopped, by whatever: what is made stays, nothing is half-written, and the same call goes on."""
 
-import json
 import os
 import shutil
 import signal
@@ -108,58 +107,6 @@ def test_a_cut_or_changed_cell_file_is_not_used(whole: dict[str, bytes]) -> None
     for place in range(0, len(text), 11):
         assert cell_file.decode(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :]) is None
     assert cell_file.decode(text + b"\n") is None
-
-
-FULL = """
-import json, subprocess, sys
-from pathlib import Path
-import hush
-from hush_common.errors import OptionError
-
-disk = Path(sys.argv[1])
-grid = {"task.mechanism": ["multilevel", "laplace"], "task.epsilon": [0.5, 1, 2]}
-
-def mount(options):
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(disk)], check=True)
-
-def attempt():
-    try:
-        hush.sweep(grid, out=disk / "out", trials=10, seed=7)
-    except OptionError as error:
-        return str(error)
-
-found = []
-for size in (4, 8, 16, 20):
-    mount(f"size={size}k")
-    first = attempt()
-    folder = disk / "out" / "cells"
-    left = [path.name for path in folder.iterdir()] if folder.exists() else []
-    mount("remount,size=8m")
-    second = attempt()
-    cells = {path.name: path.read_text() for path in sorted(folder.iterdir())}
-    found.append([first, left, second, cells])
-    subprocess.run(["umount", str(disk)], check=True)
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.large
-def test_a_full_disk_is_one_line_and_leaves_no_half_file(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    unshare = shutil.which("unshare")
-    if unshare is None or subprocess.run([unshare, "-rm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this system lets nobody mount a file system of their own")
-    ran = subprocess.run(
-        [unshare, "-rm", sys.executable, "-c", FULL, str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    cells = {name.removeprefix("cells/"): text.decode() for name, text in whole.items() if name.startswith("cells")}
-    found = json.loads(ran.stdout)
-    assert len(found[-1][1]) > len(found[0][1])
-    for first, left, second, after in found:
-        assert "No space left" in first
-        assert not [name for name in left if name.startswith(".")]
-        assert second is None
-        assert after == cells
 
 
 def test_a_second_sweep_in_a_directory_is_refused(tmp_path: Path) -> None:
