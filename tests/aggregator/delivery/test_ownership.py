@@ -9,7 +9,7 @@ from itertools import permutations
 from pathlib import Path
 
 import pytest
-from broker_world import DRAFT, ESTIMATE, HEIGHTS, Broker, World, beside, frame, living, told
+from broker_world import DRAFT, ESTIMATE, HEIGHTS, TOPIC, Broker, World, beside, frame, living, told
 from virtual_time import in_virtual_time
 
 from hush import Task
@@ -342,11 +342,15 @@ def test_a_withdrawn_task_is_cleared_counts_on_and_stays_withdrawn(first: World)
 @pytest.mark.parametrize("online", [True, False])
 def test_a_forgotten_task_is_cleared_and_counts_no_more(first: World, *, online: bool) -> None:
     owned(first)
+    first.serve(tasks=())
+    first.ask()
+    first.wait(2)
+    assert kept(first).keys() == {TASK, ESTIMATE, TOPIC}
     if online:
-        first.serve(tasks=())
         forget(first)
         first.wait(3)
     else:
+        first.stop()
         forget(first)
         first.serve(tasks=())
     assert kept(first) == {}
