@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stores import StorePlace
 
 from hush import Task
-from hush_aggregator.store import UNKNOWN, Accepted, Limits, Origin, TaskRow, TaskState
+from hush_aggregator.store import UNKNOWN, Accepted, Limits, Origin, Owner, TaskRow, TaskState
 from hush_aggregator.store.base import ServedStore
 from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
@@ -150,6 +150,16 @@ def test_who_gives_a_task_that_had_only_appeared_is_stored(store: ServedStore) -
     for origin, kept in ((Origin.BROKER, Origin.BROKER), (Origin.FILE, Origin.FILE), (Origin.BROKER, Origin.FILE)):
         store.add_task(HEIGHTS, origin)
         assert store.task_rows() == [replace(row, origin=kept)]
+
+
+def test_an_owner_is_kept_unless_a_command_took_the_task_over_since(store: ServedStore) -> None:
+    store.add_tasks([HEIGHTS, WEIGHTS])
+    store.set_owners([Owner("heights", "a" * 32, 1), Owner("weights", "b" * 32, 2, taken_from="c" * 32)])
+    store.set_owners(
+        [Owner("heights", "d" * 32, 3, was_taken_from=""), Owner("weights", "d" * 32, 3, was_taken_from="")]
+    )
+    found = [(row.owner, row.term, row.taken_from) for row in store.task_rows()]
+    assert found == [("d" * 32, 3, ""), ("b" * 32, 2, "c" * 32)]
 
 
 def test_a_second_aggregator_is_refused_until_the_first_has_left(place: StorePlace) -> None:
