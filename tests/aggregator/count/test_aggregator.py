@@ -7,18 +7,19 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 import pytest
-from broker_world import DRAFT, ESTIMATE, HEIGHTS, START, World, frame, living
+from broker_world import DRAFT, ESTIMATE, HEIGHTS, START, World, frame, living, told
 from stored import stored_ids
 from waiting import until
 
 from hush_aggregator import Aggregator, SqliteStore
-from hush_aggregator.broker.session import BATCH_LIMIT
+from hush_aggregator.aggregator import SeparateConnections
+from hush_aggregator.broker.session import BATCH_LIMIT, BrokerSession
 from hush_aggregator.store import UNKNOWN, Accepted, CommitOutcome
-from hush_common.errors import StoreError, TaskError
+from hush_common.errors import BrokerError, StoreError, TaskError
 from hush_common.task import make_task
 from hush_common.topics import report_topic, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
@@ -296,6 +297,28 @@ def test_stopping_while_the_connection_is_lost_stops(world: World, turns: int) -
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         world.loop.run_until_complete(asyncio.wait_for(running, 60))
+
+
+class Refusing:
+    """A broker that accepts no connection of this user."""
+
+    name = "memory"
+
+    def connect(self, filters: Sequence[str]) -> AbstractAsyncContextManager[BrokerSession]:
+        raise BrokerError(self.name, f"refused {filters}")
+
+
+@pytest.mark.parametrize("refuses", [True, False], ids=["refuses the second", "ends the first"])
+def test_a_broker_that_allows_one_connection_is_served_over_one(
+    world: World, caplog: pytest.LogCaptureFixture, *, refuses: bool
+) -> None:
+    intake = world.broker.bus()
+    control = Refusing() if refuses else world.broker.bus()
+    world.serve(bus=intake, separate=SeparateConnections(intake, control), for_s=120)
+    world.send(*frames(10))
+    world.wait(5)
+    assert (counted(world), world.estimate["n"]) == (10, 10)
+    assert told(caplog, "--control-user") == 1
 
 
 # What is released
