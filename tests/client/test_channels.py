@@ -6,12 +6,10 @@ Sources are watched in virtual time: whatever one does, all that can be seen fro
 import asyncio
 import gc
 import logging
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from numbers import Real
@@ -20,16 +18,17 @@ from typing import Any, NoReturn
 
 import pytest
 from answers import RecordingRng, answer_one
+from commands import run as hush
+from device_state import in_memory, rows
 from heights import make_heights
 from scripted_broker import ScriptedBroker
-from virtual_time import VirtualLoop
+from virtual_time import VirtualLoop, eventually, in_virtual_time
 from waiting import until
 
 from hush_client import Gateway, Policy, Receipt
 from hush_client.gateway import SourceWorker
 from hush_client.privacy.answer import Question
-from hush_client.state import ledger, outbox
-from hush_client.state.database import FILE_NAME
+from hush_client.state import ledger
 from hush_common.task import decode_task
 from hush_common.topics import task_topic
 
@@ -110,9 +109,9 @@ def watched(source: Source, directory: Path, **options: Any) -> dict[str, object
         async with Gateway(broker, name="g", state=directory, spread=1, clock=clock) as gateway:
             gateway.answer("d", "heights", source, source_timeout=SECONDS, **options)
             await asyncio.sleep(SECONDS - 1)
-            early = rows(directory)
+            early = everything(directory)
             await asyncio.sleep(120)
-            return {"early": early, "state": rows(directory)}
+            return {"early": early, "state": everything(directory)}
 
     logger = logging.getLogger()
     logger.addHandler(lines)
@@ -130,27 +129,26 @@ def watched(source: Source, directory: Path, **options: Any) -> dict[str, object
     return seen | {"fold": moments, "sizes": sizes, "log": lines.lines}
 
 
-def rows(directory: Path) -> list[object]:
+def everything(directory: Path) -> list[object]:
     """Every row of the state but the random ids, and the sizes of what is stored."""
-    with closing(sqlite3.connect(directory / FILE_NAME)) as reader:
-        tables = [
-            "SELECT device, task, round, digest, purpose, mechanism, epsilon, charged_at, kind FROM charge",
-            "SELECT * FROM account",
-            "SELECT * FROM refusal",
-            "SELECT * FROM pin",
-            "SELECT topic, length(payload), not_before, delay FROM outbox",
-        ]
-        return [reader.execute(table).fetchall() for table in tables]
-
-
-@pytest.fixture(autouse=True)
-def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: DELAY)
+    tables = [
+        "SELECT device, task, round, digest, purpose, mechanism, epsilon, charged_at, kind FROM charge",
+        "SELECT * FROM account",
+        "SELECT * FROM refusal",
+        "SELECT * FROM pin",
+        "SELECT topic, length(payload), not_before, delay FROM outbox",
+    ]
+    return [rows(directory, table) for table in tables]
 
 
 @pytest.fixture(autouse=True)
 def a_wrong_type_is_logged_already(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SourceWorker, "has_logged_type", True)
+
+
+@pytest.fixture(autouse=True)
+def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: DELAY)
 
 
 def test_a_wrong_type_is_logged_once_in_a_process_and_changes_nothing_else(
@@ -218,7 +216,7 @@ Real.register(Slow)
 
 async def test_a_value_whose_methods_take_their_time_holds_up_nobody_else(tmp_path: Path) -> None:
     slow = Slow()
-    async with Gateway(ScriptedBroker(), name="g", state=tmp_path, spread=0) as gateway:
+    async with opened(ScriptedBroker(), tmp_path) as gateway:
         waiting = asyncio.create_task(gateway.report("slow", "heights", slow))
         await until(lambda: slow.asked)
         assert (await gateway.report("other", "heights", SECRET)).status == "sent"
@@ -226,62 +224,6 @@ async def test_a_value_whose_methods_take_their_time_holds_up_nobody_else(tmp_pa
         receipt = await waiting
     assert (receipt.status, receipt.value) == ("sent", "used")
     assert slow.asked == ["hush-aside"], "it is read once, and neither in the loop nor in a transaction"
-
-
-@pytest.mark.parametrize("error", [SystemExit(SECRET), KeyboardInterrupt(SECRET), GeneratorExit(), ValueError(SECRET)])
-async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
-    tmp_path: Path, error: BaseException, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def fail() -> NoReturn:
-        raise error
-
-    broker = ScriptedBroker()
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        gateway.answer("d", "heights", fail, source_timeout=0.05)
-        await until(lambda: broker.arrived)
-    printed = capfd.readouterr()
-    assert printed.out + printed.err == ""
-
-
-@pytest.mark.filterwarnings("error")
-async def test_a_source_that_is_late_with_something_to_await_leaves_no_trace(tmp_path: Path) -> None:
-    asked = threading.Event()
-
-    def give() -> Awaitable[object]:
-        asked.wait(0.3)
-        return at_once()
-
-    broker = ScriptedBroker()
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        gateway.answer("d", "heights", give, source_timeout=0.05)
-        await until(lambda: broker.arrived)
-        await asyncio.sleep(0.4)
-        gc.collect()  # where Python would say that nobody has awaited it
-
-
-HANGING = """
-import asyncio, sys, threading
-sys.path.insert(0, sys.argv[1])
-from scripted_broker import ScriptedBroker
-from hush_client import Client
-
-async def main():
-    broker = ScriptedBroker()
-    async with Client("mqtt://h", device="d", state=sys.argv[2], spread=0, transport=broker) as client:
-        client.answer("heights", threading.Event().wait, source_timeout=0.1)
-        while not broker.arrived:
-            await asyncio.sleep(0.01)
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.medium
-def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, "-c", HANGING, str(tests), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 VALUES: list[object] = [SECRET, 120.0, 1e300, float("-inf"), None, float("nan"), 10**500]
@@ -294,8 +236,7 @@ def stored(
     daily = {"rounds": 40, "round_every": "1d", "opens": "2026-01-01T00:00:00Z", "epsilon": "1"}
     again: dict[str, object] = {"repeat": "sticky", "levels": 1} if repeated else {}
     task = decode_task(make_heights(**daily, **again))
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.executescript(ledger.SCHEMA + outbox.SCHEMA)
+    with in_memory() as connection:
         said = []
         for day in range(40):
             limits = policy or Policy(sticky=True)
@@ -321,10 +262,75 @@ def test_a_full_outbox_and_a_spent_budget_refuse_every_value_alike() -> None:
         assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("value", [SECRET, None])
-async def test_a_decided_round_without_a_draw_is_decided_again_after_restart(
-    tmp_path: Path, value: float | None
+def opened(broker: ScriptedBroker, state: Path) -> Gateway:
+    return Gateway(broker, name="g", state=state, spread=0)
+
+
+@pytest.mark.parametrize("error", [SystemExit(SECRET), KeyboardInterrupt(SECRET), GeneratorExit(), ValueError(SECRET)])
+async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
+    tmp_path: Path, error: BaseException, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    def fail() -> NoReturn:
+        raise error
+
+    broker = ScriptedBroker()
+    async with opened(broker, tmp_path) as gateway:
+        gateway.answer("d", "heights", fail, source_timeout=0.05)
+        await until(lambda: broker.arrived)
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+@pytest.mark.filterwarnings("error")
+async def test_an_awaitable_that_comes_too_late_leaves_no_trace(tmp_path: Path) -> None:
+    def aside() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "hush-aside"}
+
+    in_time, given, before = threading.Event(), list[Awaitable[object]](), aside()
+
+    def give() -> Awaitable[object]:
+        in_time.wait(60)
+        given.append(at_once())
+        return given[0]
+
+    broker = ScriptedBroker()
+    async with opened(broker, tmp_path) as gateway:
+        gateway.answer("d", "heights", give, source_timeout=0.05)
+        await until(lambda: broker.arrived)
+        in_time.set()
+        await until(lambda: given)
+        given.clear()
+        await until(lambda: aside() <= before)
+        gc.collect()  # where Python would say that nobody has awaited it
+
+
+HANGING = """
+import asyncio, sys, threading
+sys.path.insert(0, sys.argv[1])
+from scripted_broker import ScriptedBroker
+from hush_client import Client
+
+async def main():
+    broker = ScriptedBroker()
+    async with Client("mqtt://h", device="d", state=sys.argv[2], spread=0, transport=broker) as client:
+        client.answer("heights", threading.Event().wait, source_timeout=0.1)
+        while not broker.arrived:
+            await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.medium
+def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HANGING, str(Path(__file__).parents[1]), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("value", [SECRET, None])
+async def test_a_round_without_a_draw_is_decided_again_after_a_restart(tmp_path: Path, value: float | None) -> None:
     asked: list[int] = []
 
     async def give() -> float | None:
@@ -332,44 +338,43 @@ async def test_a_decided_round_without_a_draw_is_decided_again_after_restart(
         return value
 
     broker = ScriptedBroker()
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+    async with opened(broker, tmp_path) as gateway:
         gateway.answer("d", "heights", give, source_timeout=3600)
-        await until(lambda: asked)
-        await asyncio.sleep(0.2)  # a value that is there changes nothing before the time of its source is over
+        await eventually(lambda: asked)
+        await asyncio.sleep(3000)  # a value that is there changes nothing before the time of its source is over
         assert (await gateway.ledger("d")).spent == 0
     assert broker.arrived == []
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
+    async with opened(broker, tmp_path) as gateway:
         gateway.answer("d", "heights", give, source_timeout=0.05)
-        await until(lambda: broker.arrived)
+        await eventually(lambda: broker.arrived)
         assert (await gateway.ledger("d")).spent == 1
     assert len(broker.arrived) == 1
 
 
-@pytest.mark.medium
-async def test_a_task_is_pinned_when_it_is_admitted(tmp_path: Path) -> None:
+def test_a_task_is_pinned_when_it_is_admitted(tmp_path: Path) -> None:
     async def wait() -> None:
         asked.append(1)
         await asyncio.Event().wait()
 
+    async def admit() -> None:
+        async with opened(broker, tmp_path) as gateway:
+            await gateway.task("heights")
+            assert (await gateway.report("d", "heights", None)).reason == "epsilon_too_large"
+            broker.retain(task_topic("heights"), make_heights())
+            gateway.answer("d", "heights", wait, source_timeout=20)
+            await eventually(lambda: asked)
+            broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))
+            await eventually(lambda: gateway.tasks()["heights"].epsilon != 1)
+            assert (await gateway.report("d", "heights", 172.0)).reason == "task_changed"
+            assert (await gateway.report("e", "heights", 172.0)).status == "sent"  # which has admitted nothing
+
+    async def report() -> None:
+        async with opened(broker, tmp_path) as gateway:
+            assert (await gateway.report("d", "heights", 172.0)).status == "sent"
+
     asked: list[int] = []
     broker = ScriptedBroker(retained={task_topic("heights"): make_heights(epsilon="9")})  # more than the device allows
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        await gateway.task("heights")
-        assert (await gateway.report("d", "heights", None)).reason == "epsilon_too_large"
-        broker.retain(task_topic("heights"), make_heights())
-        gateway.answer("d", "heights", wait, source_timeout=20)
-        await until(lambda: asked)
-        broker.retain(task_topic("heights"), make_heights(epsilon="0.5"))
-        await until(lambda: gateway.tasks()["heights"].epsilon != 1)
-        assert (await gateway.report("d", "heights", 172.0)).reason == "task_changed"
-        assert (await gateway.report("e", "heights", 172.0)).status == "sent"  # which has admitted nothing
-    shown, done = await asyncio.to_thread(lambda: [hush_ledger(tmp_path), hush_ledger(tmp_path, "--forget", "heights")])
-    assert "d admitted heights, digest" in shown
-    assert done.startswith("heights: unpinned on 1 device;")
-    async with Gateway(broker, name="g", state=tmp_path, spread=0) as gateway:
-        assert (await gateway.report("d", "heights", 172.0)).status == "sent"
-
-
-def hush_ledger(state: Path, *arguments: str) -> str:
-    command = [str(Path(sys.executable).with_name("hush")), "ledger", "--state", str(state), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    in_virtual_time(admit())
+    assert "d admitted heights" in hush(["ledger", "--state", str(tmp_path)], tmp_path).out
+    assert hush(["ledger", "--state", str(tmp_path), "--forget", "heights"], tmp_path).code == 0
+    in_virtual_time(report())
