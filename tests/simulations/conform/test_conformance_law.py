@@ -10,6 +10,8 @@ from hush_common.mechanisms import Laplace, Mechanism, RandomizedResponse
 from hush_simulations.conformance.law import Body, Comparison, compare, differ, views
 from hush_simulations.engines.experiment import SeededRng
 
+pytestmark = pytest.mark.medium
+
 HEIGHTS = NumberDomain(120.0, 220.0)
 MIDDLE = HEIGHTS.steps // 2
 

@@ -13,6 +13,8 @@ from hush_simulations.conformance.scale import HALF, TWICE, ScaleVerdict, judge_
 from hush_simulations.conformance.tasks import LAWS, SampledLaw, task
 from hush_simulations.engines.experiment import SeededRng
 
+pytestmark = pytest.mark.medium
+
 RUNS = 20
 
 

@@ -151,6 +151,7 @@ def test_people_is_the_fewest_whose_error_is_small_enough(
                 assert error_of(planned, target, people - 1, confidence) > 0.05
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_epsilon_is_the_smallest_of_four_digits_that_will_do(domain: Domain) -> None:
     for name, family in offered(domain).items():
@@ -163,6 +164,7 @@ def test_epsilon_is_the_smallest_of_four_digits_that_will_do(domain: Domain) -> 
         assert less is None or error_of(less, "reporters", 2000, 0.95) > 0.1
 
 
+@pytest.mark.medium
 def test_no_epsilon_reaches_a_target_below_the_sampling_error() -> None:
     assert sampling_error(100, 0.95) == pytest.approx(0.098, abs=1e-4)
     found = planned(domain=NUMBER, people=100, epsilon=None, error=0.09, confidence=0.95)
@@ -170,6 +172,7 @@ def test_no_epsilon_reaches_a_target_below_the_sampling_error() -> None:
     assert "reporters" in found["mechanisms"][-1]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("epsilon", ["0.3", "1", "2", "4"])
 def test_auto_is_what_a_task_would_get(domain: Domain, epsilon: str) -> None:
