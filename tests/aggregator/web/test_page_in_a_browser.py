@@ -445,11 +445,12 @@ def test_a_service_alone_stores_a_task_below_the_path_of_a_proxy(browser: Browse
     words = ["http", "--store", str(tmp_path / "store"), "--write", "--admin-token-file", administrators(tmp_path)]
     with running(tmp_path, [*words, "--root-path", "/hush"]) as service:
         below = f"{service.url}/hush"
-        with visiting(browser, below, errors="404") as page:
+        with visiting(browser, below, errors="404|ERR_FAILED") as page:
             page.route(
                 f"{below}/**",
                 lambda route: route.fulfill(response=route.fetch(url=route.request.url.replace("/hush/", "/"))),
             )
+            page.route(f"{below}/v1/events**", lambda route: route.abort())  # a fetch would wait for its end
             page.clock.install()
             page.goto(f"{below}/new")
             fill_bit(page, "below")
