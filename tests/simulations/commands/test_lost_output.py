@@ -91,7 +91,7 @@ def run(redirected: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.medium
+@pytest.mark.large
 def test_a_shell_sees_the_exit_codes() -> None:
     assert (run("{} >&-").returncode, run("{} >&- 2>&- <&-").returncode) == (0, 0)
     full = run("{} > /dev/full")
@@ -100,7 +100,7 @@ def test_a_shell_sees_the_exit_codes() -> None:
     assert run("{{ {}; echo $? >&2; }} | true").stderr == "141\n"
 
 
-@pytest.mark.medium
+@pytest.mark.large
 def test_signs_that_an_encoding_lacks_are_written_in_ascii() -> None:
     for encoding, sign in (("latin-1", "±"), ("ascii", "+-")):
         ran = subprocess.run(

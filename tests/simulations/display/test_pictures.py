@@ -89,6 +89,7 @@ def ran(name: str, **options: object) -> Run:
     return hush.simulate(name, seed=1, engine="bulk", **options)  # type: ignore[arg-type] # of any type
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ["survey", "commute"])
 def test_files_have_a_title_a_description_and_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
