@@ -279,26 +279,6 @@ async def test_every_answer_of_a_broker_is_passed_on(said: bytes, reason: int) -
         assert broker.connections == 1
 
 
-async def test_no_more_is_in_flight_than_the_broker_takes() -> None:
-    window, unanswered, most = 3, list[bytes](), 0
-
-    async def hold(writer: asyncio.StreamWriter, reply: bytes) -> None:
-        nonlocal most
-        unanswered.append(reply)
-        most = max(most, len(unanswered))
-        if len(unanswered) == window:
-            await asyncio.sleep(0.05)  # for one too many
-            while unanswered:
-                writer.write(unanswered.pop())
-
-    limits = b"\x21" + struct.pack(">H", window)
-    async with ScriptedBroker(*[(Kind.PUBLISH, hold)] * 30, limits=limits).running() as broker:
-        async with MqttTransport(broker.url, "d").connect() as link, asyncio.timeout(60):
-            await asyncio.gather(*(link.publish(TOPIC, b"%d" % number) for number in range(30)))
-        assert most == window
-        assert broker.payloads == [b"%d" % number for number in range(30)]
-
-
 async def test_a_message_longer_than_the_broker_takes_is_not_sent() -> None:
     limits = b"\x27" + struct.pack(">I", 100)
     async with ScriptedBroker(limits=limits).running() as broker, MqttTransport(broker.url, "d").connect() as link:

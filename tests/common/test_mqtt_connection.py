@@ -432,6 +432,20 @@ async def test_no_more_is_in_flight_than_the_window_even_if_callers_give_up() ->
     assert broker.payloads == [b"a", b"b", b"d", b"e"]
 
 
+async def test_no_more_is_in_flight_than_the_broker_takes() -> None:
+    holding = Holding()
+    broker = ScriptedBroker(*[(Kind.PUBLISH, holding)] * 9, limits=b"\x21\x00\x03")
+    async with broker.running(), connect(BrokerUrl.parse(broker.url), FIVE) as connection:
+        publishing = [asyncio.create_task(connection.publish("t", bytes((byte,)))) for byte in b"abcdefghi"]
+        for number in range(9):
+            await until(lambda number=number: len(holding.replies) == min(number + 3, 9))
+            await has_read_everything(connection)
+            assert len(broker.payloads) == min(number + 3, 9)
+            holding.replies[number]()
+        await asyncio.gather(*publishing)
+    assert broker.payloads == [bytes((byte,)) for byte in b"abcdefghi"]
+
+
 @pytest.mark.large
 async def test_a_packet_id_in_flight_is_given_to_no_other_message() -> None:
     """Else the acknowledgement of one would delete the other, which the broker may not have."""
