@@ -66,9 +66,12 @@ def gateway(broker: ScriptedBroker, state: Path, clock: Clock, *, policy: Policy
 
 
 async def test_a_source_is_asked_once_in_each_round(tmp_path: Path, clock: Clock) -> None:
+    def fail(_: Receipt) -> NoReturn:
+        raise RuntimeError("a mistake of the application")
+
     broker, source = ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)}), Source(172.0)
     async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", source.read, source_timeout=SOON)
+        g.answer("d", "heights", source.read, source_timeout=SOON, on_receipt=fail)
         for day in range(3):
             clock.time = START + timedelta(days=day, hours=1)
             await eventually(lambda expected=day + 1: len(broker.arrived) == expected)
@@ -186,25 +189,6 @@ async def test_a_task_that_waits_for_long_is_logged_once_with_the_reason(
     assert all(part in line.getMessage() for part in parts), line.getMessage()
 
 
-async def test_a_task_that_ends_or_comes_late_is_no_warning(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path, clock: Clock
-) -> None:
-    caplog.set_level(logging.INFO)
-    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(closes="2026-01-02T00:00:00Z")})
-    async with gateway(broker, tmp_path, clock) as g:
-        await g.task("heights")
-        g.answer("d", "heights", Source(172.0).read, source_timeout=SOON)
-        await eventually(lambda: broker.arrived)
-        await asyncio.sleep(60)  # the device sees that the task is open
-        clock.time += timedelta(days=2)
-        await eventually(lambda: "heights: not answered" in caplog.text)
-        assert "not answered" not in "".join(one.getMessage() for one in caplog.records if one.levelno > logging.INFO)
-        g.answer("d", "late", Source(172.0).read, source_timeout=SOON)
-        await eventually(lambda: "late: not answered" in caplog.text)
-        broker.retain(task_topic("late"), make_heights(id="late"))
-        await eventually(lambda: len(broker.arrived) == 2)
-
-
 async def test_a_full_outbox_asks_later(tmp_path: Path, clock: Clock) -> None:
     broker, source = ScriptedBroker(), Source(172.0)
     broker.faults.append(Fate.NEVER)
@@ -309,18 +293,6 @@ async def test_a_source_that_hangs_is_not_asked_again_and_keeps_nobody_waiting(t
             await eventually(lambda expected=day + 1: len(broker.arrived) == expected)
     free.set()
     assert calls == [1]
-
-
-async def test_whatever_a_listener_does_with_a_receipt_the_answers_go_on(tmp_path: Path, clock: Clock) -> None:
-    def fail(_: Receipt) -> NoReturn:
-        raise RuntimeError("a mistake of the application")
-
-    broker = ScriptedBroker(retained={task_topic("heights"): make_heights(**DAILY)})
-    async with gateway(broker, tmp_path, clock) as g:
-        g.answer("d", "heights", Source(172.0).read, source_timeout=SOON, on_receipt=fail)
-        for day in range(2):
-            clock.time = START + timedelta(days=day, hours=1)
-            await eventually(lambda expected=day + 1: len(broker.arrived) == expected)
 
 
 async def test_on_delivery_hears_of_refused_and_accepted_reports(tmp_path: Path, clock: Clock) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from device_state import FILE_NAME
 from heights import make_heights
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -32,7 +33,6 @@ from scripted_broker import ScriptedBroker
 from virtual_time import VirtualLoop
 
 from hush_client import Gateway, Policy, Receipt
-from hush_client.state.database import FILE_NAME
 from hush_common.errors import BrokerError
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
@@ -334,7 +334,7 @@ REPEATABLE = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=40,
     suppress_health_check=list(HealthCheck),
 )
@@ -345,7 +345,7 @@ def run(machine: Callable[[], GatewayModel], how: settings) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("runs", [60, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("runs", [30, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path: Path, runs: int) -> None:
     run(lambda: GatewayModel(memory_path), settings(REPEATABLE, max_examples=runs))
 

@@ -116,15 +116,6 @@ async def test_a_name_that_cannot_be_part_of_a_topic_is_damage(tmp_path: Path) -
     await state.close()
 
 
-async def test_a_file_that_turned_read_only_is_named(tmp_path: Path) -> None:
-    state = await DeviceState.open(tmp_path)
-    await state.run(lambda c: c.execute("SELECT 1").fetchone())
-    await state.run(lambda c: c.execute("PRAGMA query_only = ON"))
-    with pytest.raises(StateError, match="writable"):
-        await state.run(lambda c: outbox.put(c, "topic", b"x"))
-    await state.close()
-
-
 async def test_a_state_that_another_process_keeps_locked_is_named(tmp_path: Path) -> None:
     state = await DeviceState.open(tmp_path)
     await state.run(lambda c: c.execute("PRAGMA busy_timeout = 1"))
@@ -260,9 +251,13 @@ def test_a_cancelled_close_leaves_no_file_open(tmp_path: Path, monkeypatch: pyte
     held, begun, busy = Held(monkeypatch), threading.Event(), threading.Event()
     held.free.set()
 
+    def hold(_: sqlite3.Connection) -> bool:
+        begun.set()
+        return busy.wait(60)
+
     async def give_up() -> None:
         state = await DeviceState.open(tmp_path)
-        first = asyncio.create_task(state.run(lambda _: (begun.set(), busy.wait(60))))
+        first = asyncio.create_task(state.run(hold))
         await asyncio.to_thread(begun.wait, 60)  # the worker is busy, and a second transaction waits
         calls = [asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"))) for _ in range(3)]
         await asyncio.sleep(0)

@@ -14,7 +14,7 @@ from heights import HEIGHTS, make_heights
 from scripted_broker import ScriptedBroker
 from virtual_time import eventually
 
-from hush_client import Client, Gateway, Reason, Receipt
+from hush_client import Client, Gateway, Reason
 from hush_client.tasks import CACHE_NAME, CachedTask, TaskCache, TaskRegistry, open_tasks
 from hush_common.errors import BrokerError
 from hush_common.task import decode_task, make_task
@@ -235,15 +235,6 @@ def test_a_task_that_comes_again_is_the_same_one_and_drives_nothing_out() -> Non
 
 
 @pytest.mark.usefixtures("room_for_three")
-def test_it_is_said_once_that_tasks_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = TaskRegistry()
-    for number in range(10):
-        learn(catalogue, f"t{number}")
-    (record,) = caplog.records
-    assert "more tasks" in record.getMessage()
-
-
-@pytest.mark.usefixtures("room_for_three")
 async def test_a_task_that_was_forgotten_is_asked_for_again(tmp_path: Path) -> None:
     broker = ScriptedBroker(retained={task_topic(f"t{number}"): make_heights(id=f"t{number}") for number in range(5)})
     async with Client("mqtt://h", device="d", state=tmp_path, spread=0, transport=broker) as client:
@@ -307,16 +298,6 @@ async def test_an_empty_message_withdraws_and_pin_and_bytes_stay(tmp_path: Path)
         assert (await g.report("e", "heights", 172.0, timeout=10)).status == "sent"
 
 
-async def test_after_a_lost_connection_a_task_must_come_again(tmp_path: Path) -> None:
-    broker = ScriptedBroker()
-    async with gateway(broker, tmp_path) as g:
-        task = await g.task("heights")
-        broker.refusals.extend(["cannot connect"] * 2)
-        broker.drop()
-        await eventually(lambda: broker.connections == 2 and g.tasks())
-        assert await g.task("heights", timeout=10) is task
-
-
 async def test_listeners_hear_of_kept_tasks_without_a_network_and_once(tmp_path: Path) -> None:
     await be_online(tmp_path)
     broker, told = ScriptedBroker(refusals=deque(["cannot connect"])), list[str]()
@@ -326,15 +307,6 @@ async def test_listeners_hear_of_kept_tasks_without_a_network_and_once(tmp_path:
         await eventually(lambda: broker.connections)
         await g.task("heights", timeout=10)
     assert told == ["heights"]
-
-
-async def test_a_source_is_asked_without_a_network_where_the_task_is_kept(tmp_path: Path) -> None:
-    await be_online(tmp_path)
-    receipts: list[Receipt] = []
-    async with gateway(away(), tmp_path) as g:
-        g.answer("d", "heights", lambda: 172.0, source_timeout=0.1, on_receipt=receipts.append)
-        await eventually(lambda: receipts)
-    assert (receipts[0].status, receipts[0].offline) == ("queued", True)
 
 
 async def test_a_source_gives_no_answer_when_its_task_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
