@@ -120,6 +120,9 @@ def test_the_reports_of_a_run_are_columns() -> None:
     assert len(set(reports["report_id"])) == 80
     assert set(reports["epsilon"]) == {"1"}
     assert done.result.mean == pytest.approx(sum(float(str(one)) for one in reports["decoded"][40:]) / 40, abs=1e-6)
+    ways = hush.simulate("commute", engine="memory", clients=5)
+    named = {label for text in ways.reports()["decoded"] for label in str(text).split(" | ")}
+    assert named <= {part.name for part in ways.result.parts}
     with pytest.raises(hush.HushError, match=r"^engine: "):
         hush.simulate("heights", engine="bulk").reports()
 
