@@ -322,6 +322,7 @@ asyncio.run(main())
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HANGING, str(Path(__file__).parents[1]), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -101,6 +101,7 @@ def assert_one_line(text: str, *words: str) -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
     first, second = process("report", "heights", "172.5"), process("report", "heights", "172.5")
     assert (first.returncode, second.returncode) == (0, 0)
@@ -142,6 +143,7 @@ def test_a_receipt_can_be_had_as_json(hush: Hush) -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: Mosquitto) -> None:
     assert hush("report", "heights", "172", "--device", "a").returncode == 0
     mosquitto.stop()
@@ -171,6 +173,7 @@ def test_without_a_broker_only_a_stored_task_is_answered(hush: Hush, mosquitto: 
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_two_processes_at_once_make_one_answer(hush: Hush, mosquitto: Mosquitto, tmp_path: Path) -> None:
     hush("ledger")
     arguments = ("report", "heights", "172", "--device", "d", "--json")
@@ -304,29 +307,15 @@ def test_the_options_limit_what_an_answer_costs(
 
 
 @pytest.mark.medium
-def test_an_epsilon_that_is_not_offered_is_a_wrong_usage(hush: Hush) -> None:
-    wrong = hush("report", "choice", "yes", "--epsilon", "1")
-    assert wrong.returncode == 2
-    assert_one_line(wrong.stderr, "0.5", "2")
-
-
-@pytest.mark.medium
-def test_the_ledger_lists_every_charge_and_keeps_its_pins(hush: Hush) -> None:
-    hush("report", "heights", "172", "--device", "d")
-    hush("report", "smoker", "yes", "--device", "d")
-    text = hush("ledger").stdout
-    assert "d, for workplaces: epsilon 1 of 4" in text
-    assert "smoker 0 1 randomized_response 0" in " ".join(text.split())
-    assert "88.1 %" in text  # epsilon 2 in total
-    document = json.loads(hush("ledger", "--json").stdout)
-    assert document["waiting"] == 0
-    assert [(account["purpose"], account["spent"]) for account in document["accounts"]] == [
-        ("health", "1"),
-        ("workplaces", "1"),
-    ]
-    refused = hush("ledger", "--forget", "heights")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert_one_line(refused.stderr, "--forget", "'heights'")
+def test_a_pin_with_charges_and_an_epsilon_not_offered_are_wrong_usages(hush: Hush) -> None:
+    assert hush("report", "choice", "yes").returncode == 0
+    for arguments, words in (
+        (("ledger", "--forget", "choice"), ("--forget", "'choice'")),
+        (("report", "choice", "yes", "--device", "other", "--epsilon", "1"), ("0.5", "2")),
+    ):
+        done = hush(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert_one_line(done.stderr, *words)
 
 
 @pytest.mark.medium

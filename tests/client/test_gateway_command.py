@@ -224,6 +224,7 @@ def test_a_check_lists_the_sensors_and_no_value_and_answers_nothing(house: House
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_only_confirmed_sensors_answer_and_the_log_names_the_others(house: House) -> None:
     house.publish("zigbee2mqtt/dead", '{"temperature":12}', retain=True)
     running = gateway(house.broker, house.broker, house.state)

@@ -98,6 +98,7 @@ asyncio.run(main())
 
 
 @pytest.mark.medium
+@pytest.mark.face
 async def test_a_killed_process_leaves_no_lock_nor_does_its_child(tmp_path: Path) -> None:
     with run(HOLD, tmp_path) as holder:
         assert holder.stdout is not None
@@ -182,6 +183,7 @@ for way in ("while_open", "of_a_loop", "inherited", "inherited_async"):
 
 
 @pytest.mark.medium
+@pytest.mark.face
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
 def test_a_forked_process_answers_with_a_client_of_its_own_only(tmp_path: Path) -> None:
     with run(FORKS, tmp_path) as process:

@@ -49,6 +49,7 @@ def subscribe(broker: Mosquitto, name: str = "aggregator") -> None:
 
 
 @pytest.mark.medium
+@pytest.mark.face
 async def test_a_forbidden_report_is_kept_and_sent_once_it_is_allowed(ruled: Mosquitto, tmp_path: Path) -> None:
     store, state = tmp_path / "store.sqlite3", tmp_path / "state"
     async with aggregating(ruled, store, tasks=TASKS):
@@ -98,6 +99,7 @@ async def test_a_report_waits_until_an_aggregator_has_a_session(mosquitto: Mosqu
 
 
 @pytest.mark.medium
+@pytest.mark.face
 async def test_over_3_1_1_the_receipt_says_what_it_cannot_know(tmp_path: Path) -> None:
     async with open_broker("embedded", tmp_path) as url, aiomqtt.Client(url.host, transport="unix") as administrator:
         await administrator.publish(task_topic("heights"), HEIGHTS, qos=1, retain=True)

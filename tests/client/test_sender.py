@@ -301,17 +301,12 @@ def test_a_report_that_ends_the_connection_blocks_no_other(tmp_path: Path, said:
     assert max(moment for moment, _, payload in broker.came if payload != b"odd") < (10 if said else 60)
 
 
-class Even:
-    """Randomness that cuts every pause by a quarter: it is asked after 7.5, 22.5, … 1912.5, and never near an hour."""
-
-    def randbelow(self, n: int, /) -> int:
-        return n // 2
-
-
 def test_a_new_report_asks_at_once_where_the_last_answer_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hush_common.aio.SystemRng", Even)
+    monkeypatch.setattr(
+        "hush_common.aio.SystemRng", lambda: Jitter(500)
+    )  # after 7.5, 22.5, … 1912.5: never near an hour
     said: list[Acknowledgement | None] = []
 
     async def report(sender: Sender, state: DeviceState) -> None:

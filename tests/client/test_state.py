@@ -313,6 +313,7 @@ asyncio.run(main())
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_a_full_disk_spends_and_sends_nothing_until_there_is_room(tmp_path: Path) -> None:
     sent, error, arrived, after, spent, arrived_after = run(FULL, tmp_path)
     assert "disk" in error

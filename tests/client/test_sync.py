@@ -127,6 +127,7 @@ with SyncClient("mqtt://h", device="d", state=sys.argv[1], spread=0, transport=b
 
 
 @pytest.mark.medium
+@pytest.mark.face
 def test_ctrl_c_ends_the_wait_and_loses_nothing(tmp_path: Path) -> None:
     path = os.pathsep.join((str(Path(__file__).parents[1]), *sys.path))
     environment = {**os.environ, "PYTHONPATH": path}
