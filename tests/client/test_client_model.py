@@ -334,7 +334,7 @@ REPEATABLE = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=30,
+    max_examples=50,
     stateful_step_count=40,
     suppress_health_check=list(HealthCheck),
 )
@@ -345,7 +345,7 @@ def run(machine: Callable[[], GatewayModel], how: settings) -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("runs", [30, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize("runs", [50, pytest.param(3000, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_no_sequence_of_accidents_loses_doubles_or_changes_a_report(memory_path: Path, runs: int) -> None:
     run(lambda: GatewayModel(memory_path), settings(REPEATABLE, max_examples=runs))
 
