@@ -1,6 +1,5 @@
 """`hush report`, `hush sync` and `hush ledger`: how values are read, one line, an exit code, never a traceback."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -16,7 +15,7 @@ from scripted_broker import ScriptedBroker
 from servers import Mosquitto, need
 from terminal import at_terminal
 
-from hush_client import Gateway
+from hush_client import SyncClient
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import make_task
 from hush_common.topics import ALL_REPORTS, report_topic, task_topic
@@ -67,24 +66,6 @@ def hush(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: AR
     return call
 
 
-@pytest.fixture
-def process(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - likewise
-    """The installed command, as a process."""
-
-    def call(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            command(arguments),
-            input=typed if isinstance(typed, bytes) else typed.encode(),
-            capture_output=True,
-            check=False,
-            env=environment(mosquitto, tmp_path),
-            timeout=60,
-        )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    return call
-
-
 def command(arguments: tuple[str, ...]) -> list[str]:
     at_once = ("--spread", "0") if arguments[0] == "report" else ()
     return [str(HUSH), arguments[0], *at_once, *arguments[1:]]
@@ -102,8 +83,8 @@ def assert_one_line(text: str, *words: str) -> None:
 
 @pytest.mark.medium
 @pytest.mark.face
-def test_an_answer_is_sent_once_and_told_in_plain_words(process: Hush) -> None:
-    first, second = process("report", "heights", "172.5"), process("report", "heights", "172.5")
+def test_an_answer_is_sent_once_and_told_in_plain_words(hush: Hush) -> None:
+    first, second = hush("report", "heights", "172.5"), hush("report", "heights", "172.5")
     assert (first.returncode, second.returncode) == (0, 0)
     assert_one_line(first.stdout, "heights, round 0: sent", "cost epsilon 1", "epsilon 1 of 4")
     assert_one_line(second.stdout, "answered before", "epsilon 1 of 4")
@@ -319,13 +300,13 @@ def test_a_pin_with_charges_and_an_epsilon_not_offered_are_wrong_usages(hush: Hu
 
 
 @pytest.mark.medium
-async def test_a_second_sender_is_refused_but_reads_the_ledger(process: Hush, tmp_path: Path) -> None:
-    async with Gateway(ScriptedBroker(), name="g", state=tmp_path / "hush", spread=0):
-        done = await asyncio.to_thread(process, "report", "heights", "172")
+def test_a_second_sender_is_refused_but_reads_the_ledger(hush: Hush, tmp_path: Path) -> None:
+    with SyncClient("mqtt://h", device="d", state=tmp_path / "hush", transport=ScriptedBroker()):
+        done = hush("report", "heights", "172")
         assert (done.returncode, done.stdout) == (1, "")
         assert_one_line(done.stderr, str(tmp_path / "hush"), "another client")
-        assert "nothing" in (await asyncio.to_thread(process, "ledger")).stdout
-    assert (await asyncio.to_thread(process, "report", "heights", "172")).returncode == 0
+        assert "nothing" in hush("ledger").stdout
+    assert hush("report", "heights", "172").returncode == 0
 
 
 @pytest.mark.medium
