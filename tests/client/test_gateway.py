@@ -14,7 +14,6 @@ from scripted_broker import Fate, ScriptedBroker
 from virtual_time import eventually
 
 from hush_client import Client, Gateway, Policy, Reason, Receipt
-from hush_client.privacy.answer import FRAME_REPORTS
 from hush_common.errors import BrokerError, TaskError
 from hush_common.topics import task_topic
 from hush_common.wire import Frame, decode
@@ -189,7 +188,7 @@ async def test_the_client_uses_the_user_of_the_address_as_its_sender(tmp_path: P
 
 
 TABLES = ("charge", "account", "outbox")
-MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * FRAME_REPORTS + 1)}
+MANY = {f"d{number}": 120.0 + number / 10 for number in range(2 * 256 + 1)}
 
 
 async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ async def test_all_devices_of_a_frame_are_charged_and_counted_once(tmp_path: Pat
     assert list(receipts) == list(MANY)
     assert {(receipt.status, receipt.spent) for receipt in receipts.values()} == {("sent", Fraction(1))}
     sent = frames(broker.arrived)
-    assert sorted(map(len, sent)) == [1, FRAME_REPORTS, FRAME_REPORTS]
+    assert sorted(map(len, sent)) == [1, 256, 256]
     assert sorted(report for frame in sent for report in frame) == sorted(ids(receipts))
     assert rows(tmp_path, "SELECT count(*), count(DISTINCT device), count(DISTINCT report_id) FROM charge") == [
         (len(MANY),) * 3
@@ -254,6 +253,7 @@ async def test_a_full_outbox_refuses_the_whole_call_before_anything_is_spent(tmp
     async with open_gateway(broker, tmp_path, capacity=2) as gateway:
         refused = await gateway.report_many("heights", MANY, timeout=0)
         queued = await gateway.report_many("heights", {"a": 140.0, "b": 150.0}, timeout=0)
+        whole = await gateway.report_many("heights", {f"e{number}": 150.0 for number in range(256)}, timeout=0)
     assert {receipt.reason for receipt in refused.values()} == {Reason.OUTBOX_FULL}
-    assert {receipt.status for receipt in queued.values()} == {"queued"}
-    assert rows(tmp_path, "SELECT count(*) FROM charge") == [2]
+    assert {receipt.status for receipt in (queued | whole).values()} == {"queued"}, "two frames"
+    assert rows(tmp_path, "SELECT count(*) FROM charge") == [258]

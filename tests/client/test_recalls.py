@@ -398,7 +398,7 @@ async def test_a_clock_set_back_does_not_extend_the_retention(tmp_path: Path) ->
 async def test_a_full_store_drops_and_counts_its_oldest_report(tmp_path: Path) -> None:
     broker, clock = ScriptedBroker(), Wall()
     one = len("fake://broker g") + len("hush/v1/reports/heights/g") + 48
-    async with opened(broker, tmp_path, clock, kept_bytes=5 * one, capacity=1) as gateway:
+    async with opened(broker, tmp_path, clock, kept_bytes=5 * one + 7, capacity=1) as gateway:
         for number in range(12):
             assert (await gateway.report(f"d{number}", "heights", 172.0)).status == "sent"
             await asyncio.sleep(0.1)
