@@ -357,3 +357,12 @@ def test_each_round_costs_its_part_of_an_offer(connection: sqlite3.Connection) -
     again, named = offer(connection, day=2)
     assert (again.status, again.epsilon, again.spent) == ("already_answered", Fraction(1, 4), Fraction(5, 4))
     assert named == 0, "that of the first answer, which still waits"
+
+
+def test_entries_near_and_far_come_in_the_order_asked_for(connection: sqlite3.Connection) -> None:
+    for _ in range(300):
+        outbox.put(connection, "t", b"report")
+    outbox.delete(connection, [2])
+    for wanted in ([3, 1, 2], [300, 2, 1]):
+        fetched = outbox.fetch(connection, wanted)
+        assert [entry.sequence for entry in fetched] == [number for number in wanted if number != 2]
