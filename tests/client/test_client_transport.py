@@ -8,6 +8,7 @@ import gc
 import re
 import socket
 import struct
+import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from servers import Mosquitto, free_port
 from waiting import PATIENCE_S
 
 from hush_client import Client, Gateway, MqttTransport
+from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError, TaskError
 from hush_common.topics import ALL_REPORTS, Acknowledgement, report_topic, task_topic
 from hush_simulations.brokers.choice import open_broker
@@ -49,7 +51,7 @@ def client_of(url: str, state: Path) -> Client:
     return Client(url, device="d", state=state, spread=0)
 
 
-async def connect(url: str) -> None:
+async def connect(url: BrokerUrl | str) -> None:
     async with MqttTransport(url, "d").connect():
         pass
 
@@ -333,12 +335,30 @@ async def test_a_broker_that_is_not_there_is_one_line_with_a_remedy(url: str, wo
     assert "; " in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # paho drops a socket that fails TLS
-async def test_tls_to_a_server_without_it_is_an_error(mosquitto: Mosquitto) -> None:
-    with pytest.raises(BrokerError):
-        await connect(mosquitto.url.replace("mqtt:", "mqtts:"))
-    await asyncio.sleep(0)  # until here the task that was woken holds on to its error
-    gc.collect()
+@pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss", "unix"])
+async def test_a_failed_handshake_closes_its_socket_at_once(scheme: str, tmp_path: Path) -> None:
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"neither TLS nor HTTP\r\n\r\n")
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+        ended.set()
+
+    collect_leftovers()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        url = BrokerUrl.of_socket(tmp_path / "none") if scheme == "unix" else BrokerUrl.parse(f"{scheme}://{place}")
+        with warnings.catch_warnings(record=True) as complaints:
+            warnings.simplefilter("always")
+            with pytest.raises(BrokerError):
+                await connect(url)
+            await asyncio.sleep(0)  # until here the task that was woken holds on to its error
+            gc.collect()
+        if scheme != "unix":
+            await asyncio.wait_for(ended.wait(), PATIENCE_S)
+    assert [str(complaint.message) for complaint in complaints if complaint.category is ResourceWarning] == []
 
 
 class Silent:

@@ -1,10 +1,11 @@
 """Connections to a broker over MQTT: aiomqtt's client for brokers that misbehave, and TLS contexts."""
 
 import asyncio
+import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -200,6 +201,7 @@ class MqttClient(aiomqtt.Client):
         self.current_until: float = self._loop.time()
         paho: Any = self._client
         paho._handle_pingresp = self._pong  # noqa: SLF001 - by which paho handles it
+        _close_failed_sockets(paho)
         self.largest_packet: int | None = None  # most bytes that the broker accepts, if it told
         self.missing: list[str] = []  # what it lacks of what hush needs, if it told
         self.disconnect_reason: ReasonCode | None = None  # the broker's, if it gave one: MQTT 5 only
@@ -454,15 +456,15 @@ class MqttClient(aiomqtt.Client):
     # messages limits the inbox as well, but some do not, and messages of QoS 0 are never limited.
 
     def _pause(self) -> None:
-        socket = self._client.socket()
-        if socket is not None:
-            self._paused = self._loop.remove_reader(socket.fileno())
+        current = self._client.socket()
+        if current is not None:
+            self._paused = self._loop.remove_reader(current.fileno())
 
     def _resume(self) -> None:
         self._paused = False
-        socket = self._client.socket()
-        if socket is not None:
-            self._loop.add_reader(socket.fileno(), self._read)
+        current = self._client.socket()
+        if current is not None:
+            self._loop.add_reader(current.fileno(), self._read)
             self._loop.call_soon(self._read)  # TLS may hold bytes that the socket no longer announces
 
     def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ANN401 - paho's types
@@ -481,6 +483,36 @@ class MqttClient(aiomqtt.Client):
             self.fail(error)
         else:
             self._loop.call_soon(self._read)
+
+
+def _close_failed_sockets(paho: Any) -> None:  # noqa: ANN401 - it has no types for what is private
+    """Close the socket of a connection or handshake that fails: paho leaves that to the garbage collector."""
+    create, connect = paho._create_socket, paho._create_socket_connection  # noqa: SLF001 - by which paho connects
+    opened = ExitStack()
+
+    def create_socket() -> Any:  # noqa: ANN401 - a socket, or paho's WebSocket around one
+        with opened:
+            created = create()
+            opened.pop_all()
+            return created
+
+    def connect_unix() -> socket.socket:
+        plain = opened.enter_context(socket.socket(socket.AF_UNIX))
+        plain.connect(paho._host)  # noqa: SLF001
+        return plain
+
+    def wrap(plain: socket.socket) -> ssl.SSLSocket:
+        context: ssl.SSLContext = paho._ssl_context  # noqa: SLF001 - it checks the name of the broker itself
+        name = paho._host  # noqa: SLF001
+        secured = opened.enter_context(context.wrap_socket(plain, server_hostname=name, do_handshake_on_connect=False))
+        secured.settimeout(paho.connect_timeout)
+        secured.do_handshake()
+        return secured
+
+    paho._create_socket = create_socket  # noqa: SLF001
+    paho._create_socket_connection = lambda: opened.enter_context(connect())  # noqa: SLF001
+    paho._create_unix_socket_connection = connect_unix  # noqa: SLF001
+    paho._ssl_wrap_socket = wrap  # noqa: SLF001
 
 
 def _packet_bytes(topic: str, payload: bytes) -> int:
