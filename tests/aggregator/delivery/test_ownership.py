@@ -398,7 +398,6 @@ def test_a_task_on_the_broker_is_counted_only_where_that_is_wanted(
 # Hundreds of tasks, on a broker that acknowledges late
 
 MANY = [make_task({"id": f"task-{k}", "epsilon": "1", "domain": {"kind": "bit"}}) for k in range(300)]
-LATE_S = 0.05
 
 
 class LateBus:
@@ -407,6 +406,7 @@ class LateBus:
     def __init__(self, broker: Broker) -> None:
         self.name, self._broker = broker.name, broker
         self.published: list[str] = []
+        self.late_s = 0.05
         self.most = self._under_way = 0
 
     @asynccontextmanager
@@ -417,7 +417,7 @@ class LateBus:
             async def late(topic: str, payload: bytes, *, retain: bool = False) -> None:
                 self._under_way += 1
                 self.most = max(self.most, self._under_way)
-                await asyncio.sleep(LATE_S)
+                await asyncio.sleep(self.late_s)
                 self._under_way -= 1
                 self.published.append(topic)
                 await publish(topic, payload, retain=retain)
@@ -446,6 +446,23 @@ def test_hundreds_of_tasks_are_published_without_waiting_for_each(first: World, 
         first.broker.deliver(task_topic(task.id), b"{}", retain=True)
     first.wait(5)
     assert all(retained[task_topic(task.id)] == task.payload for task in MANY)
+
+
+def test_a_task_forgotten_before_it_is_published_again_ends_nothing(first: World, many: LateBus) -> None:
+    first.serve(bus=many, tasks=(), for_s=6)
+    many.late_s = 2
+    for task in MANY:
+        first.broker.deliver(task_topic(task.id), b"{}", retain=True)
+    first.wait(1)
+    last = max(task.id for task in MANY)
+    assert first.broker.retained[task_topic(last)] == b"{}"
+    with SqliteEditor(first.path) as command:
+        command.forget(last)
+    first.wait(60)
+    retained = first.broker.retained
+    assert {task.id for task in MANY if estimate_topic(task.id) not in retained} == {last}
+    assert retained[task_topic(last)] == b"{}"  # another client's, and published again by nobody
+    assert all(retained[task_topic(task.id)] == task.payload for task in MANY if task.id != last)
 
 
 def test_hundreds_of_tasks_of_another_store_are_left_alone(first: World, many: LateBus) -> None:
