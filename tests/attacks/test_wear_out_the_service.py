@@ -42,9 +42,19 @@ def app(tmp_path: Path) -> FastAPI:
     return create_app(writable(make_store(tmp_path / "hush.sqlite3")))
 
 
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    import resource  # noqa: PLC0415 - not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 @contextmanager
-def connected(port: int, sent: bytes = b"") -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as one:
+def connected(port: int, sent: bytes = b"", *, address: str = "127.0.0.1") -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S, (address, 0)) as one:
         one.sendall(sent)
         yield one
 
@@ -314,6 +324,30 @@ def test_one_address_gets_half_of_the_streams(tmp_path: Path) -> None:
         assert ask(service.port) == b"200"
         assert ask(service.port, "/v1/events") == b"429"
         assert ask(service.port, "/v1/events", address="127.0.0.2") == b"200"
+
+
+@pytest.mark.usefixtures("many_files")
+@pytest.mark.parametrize(("files", "most"), [(None, 792), (300, 172)])
+async def test_the_oldest_connection_is_closed_for_one_too_many(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, files: int | None, most: int
+) -> None:
+    monkeypatch.setattr(connection, "open_file_limit", lambda: files)
+    monkeypatch.setitem(TIMEOUTS_S, Phase.HEAD, 10.0 * PATIENCE_S)
+    async with serving(app) as port:
+        with ExitStack() as stack:
+
+            def silent(at: int) -> socket.socket:
+                return stack.enter_context(connected(port, address=f"127.0.0.{2 + at % 3}"))
+
+            idle = await asyncio.to_thread(lambda: [silent(at) for at in range(most - 1)])
+            poll = select.poll()
+            for one in idle:
+                poll.register(one, select.POLLIN)
+            assert await asyncio.to_thread(ask, port) == b"200"
+            assert poll.poll(0) == []
+            idle.append(await asyncio.to_thread(silent, most))
+            assert await asyncio.to_thread(ask, port) == b"200"
+            assert [found for found, _ in poll.poll(1000 * PATIENCE_S)] == [idle[0].fileno()]
 
 
 async def test_one_address_has_a_share_of_the_connections(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:

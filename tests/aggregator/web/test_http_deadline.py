@@ -1,5 +1,6 @@
 """A server that sends a byte now and then holds no client longer than its deadline."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -15,7 +16,9 @@ from hush_aggregator.doctor.check_result import Verdict
 from hush_aggregator.doctor.peers import check_service
 from hush_aggregator.http_deadline import Deadline
 from hush_aggregator.notify import NotifyEvent, Webhook
-from hush_aggregator.watch.source import HttpUrl
+from hush_aggregator.watch.source import HttpUrl, watch_http
+from hush_aggregator.watch.terminal import Event, EventKind
+from hush_common.errors import BrokerError
 
 KINDS = {
     "headers": (b"HTTP/1.1 200 OK\r\n", b"X: a\r\n"),
@@ -84,9 +87,9 @@ def test_work_that_ends_in_time_is_as_without_a_deadline(endless: tuple[str, int
             deadline.within(lambda: 7)
 
 
-@pytest.mark.large  # its deadlines are of ten and fifteen seconds
+@pytest.mark.large  # the deadlines are of ten, fifteen and sixty seconds
 @pytest.mark.parametrize("endless", ["headers", "body"], indirect=True)
-def test_neither_doctor_nor_webhook_wait_for_an_endless_answer(endless: tuple[str, int], tmp_path: Path) -> None:
+def test_no_command_waits_for_an_answer_without_an_end(endless: tuple[str, int], tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{endless[1]}"
     (tmp_path / "key").write_text("whsec_" + "A" * 32, encoding="ascii")
     found: list[object] = []
@@ -99,12 +102,21 @@ def test_neither_doctor_nor_webhook_wait_for_an_endless_answer(endless: tuple[st
             assert Webhook(url, tmp_path / "key").post(NotifyEvent("1", "way", 0, b"{}")) == 200
         found.append(True)
 
-    works: list[Callable[[], None]] = [doctor, webhook]
+    def lost(event: Event) -> None:
+        assert event.kind is EventKind.LOST
+        raise ConnectionResetError
+
+    def watch() -> None:
+        with suppress(BrokerError, ConnectionResetError):
+            asyncio.run(watch_http(HttpUrl(url), "heights", "", lost))
+        found.append(True)
+
+    works: list[Callable[[], None]] = [doctor, webhook, watch]
     threads = [threading.Thread(target=one, daemon=True) for one in works]
     for one in threads:
         one.start()
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     for one in threads:
         one.join(until - time.monotonic())
-    assert found == [True, True]
+    assert found == [True] * 3
     wait_until(nobody_reads)
