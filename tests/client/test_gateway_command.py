@@ -166,7 +166,7 @@ class House:
         command += ["--source", self.broker.url, "--broker", self.broker.url, "--state", str(self.state)]
         return [*command, *options]
 
-    def check(self, *options: str, wait: float = 4) -> dict[str, list[str]]:
+    def check(self, *options: str, wait: float = 8) -> dict[str, list[str]]:
         """What `--check` says of each sensor."""
         command = self.command("--field", "temperature", "--wait", str(wait), *options)
         wide = {**os.environ, "COLUMNS": "250"}
@@ -264,7 +264,7 @@ def test_a_check_names_a_sensor_that_was_silent_for_long(house: House) -> None:
     lines = ["[temperature]", "yes 2020-01-01T00:00:00Z zigbee2mqtt/gone", "no zigbee2mqtt/out", ""]
     (house.state / "sensors.txt").write_text("\n".join(lines))
     house.publish("zigbee2mqtt/gone", '{"temperature":12}', retain=True)
-    found = house.check("--take-part", "all", wait=1)
+    found = house.check("--take-part", "all", wait=4)
     assert "--forget-after" in found["zigbee2mqtt/gone"][1]
     assert "sensors.txt" in found["zigbee2mqtt/out"][1]
 

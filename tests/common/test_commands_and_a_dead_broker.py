@@ -14,6 +14,7 @@ import pytest
 from counting import shell
 from processes import Serve, spent
 from servers import Mosquitto
+from waiting import PATIENCE_S
 
 from hush_common.topics import recall_topic, task_topic
 
@@ -41,7 +42,7 @@ async def retained(bare: Mosquitto, topic: str) -> None:
 
 
 async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serve:
-    """All answer while nobody counts, the broker is killed, and all run twice more."""
+    """All answer while nobody counts, the broker is killed, and all run twice more, or until all are counted."""
     serve = Serve(bare.url, directory, over)
     serve.start()
     await serve.connected()
@@ -55,11 +56,10 @@ async def run(bare: Mosquitto, directory: Path, devices: int, over: int) -> Serv
     for topic in (task_topic("heights"), recall_topic("heights"))[: 2 if over else 1]:
         await retained(bare, topic)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
-    await asyncio.sleep(over)
     assert await asyncio.to_thread(report, bare, directory, devices) == {0}
-    async with asyncio.timeout(60):
-        while over and serve.counted()[0] < devices:  # noqa: ASYNC110 - another process's file has no event
-            await asyncio.sleep(0.1)
+    async with asyncio.timeout(4 * PATIENCE_S):
+        while over and serve.counted()[0] < devices:  # each has a moment of its own within `over` seconds
+            assert await asyncio.to_thread(report, bare, directory, devices) == {0}
     assert serve.end(signal.SIGTERM) == 0
     assert {spent(directory / f"d{number}") for number in range(devices)} == {(1, 1)}
     return serve

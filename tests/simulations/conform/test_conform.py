@@ -234,7 +234,7 @@ def test_no_process_of_a_program_is_left(tmp_path: Path) -> None:
     started = " && ".join(f"[ -s {tmp_path}/{name} ]" for name in kinds)
     program.write_text("#!/bin/sh\n" + "\n".join(lines) + f"\nuntil {started}; do sleep 0.05; done\n")
     program.chmod(0o700)
-    found = command("--check", "answers", "--timeout", "2", program=[str(program)], expected=1)
+    found = command("--check", "answers", "--timeout", "10", program=[str(program)], expected=1)
     assert found["findings"][0]["faults"][0]["rule"] == "answers"
     for name in kinds:
         pids = [int(line) for line in (tmp_path / name).read_text().split()]
@@ -253,7 +253,7 @@ def test_a_program_that_floods_gets_its_verdict(tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)\n"
         "sys.exit(code)\n"
     )
-    words = (HUSH, "conform", "--json", "--check", "answers", "--timeout", "5", "--", sys.executable, str(program))
+    words = (HUSH, "conform", "--json", "--check", "answers", "--timeout", "20", "--", sys.executable, str(program))
     ended = subprocess.run(
         [sys.executable, "-I", "-c", measured, *words, "{broker}"],
         capture_output=True,

@@ -17,7 +17,7 @@ import mpmath
 import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 from hush_common.errors import OptionError
 from hush_common.terminal import Screen, width_of
@@ -374,7 +374,7 @@ def page_at(browser: urllib.request.OpenerDirector, address: str) -> str:
 
     def is_read() -> bool:
         try:
-            with browser.open(address, timeout=30) as response:
+            with browser.open(address, timeout=PATIENCE_S) as response:
                 pages.append(response.read().decode())
         except urllib.error.URLError:
             return False
