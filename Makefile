@@ -23,14 +23,13 @@ demo: $(VENV)/demo
 # Four files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
 # In the order of the folders: files with few but long tests come early, and the short unit tests fill the end.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
-QUICK = not medium and not large and not soak
 
 # The tests start commands hundreds of times: each module is compiled once, not each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 # While you work: no process, no socket, less than a minute. `make test` before you hand on.
 quick: $(VENV)/dev
-	$(BIN)/pytest $(PARALLEL) -m "$(QUICK)"
+	$(BIN)/pytest $(subst -n 4,-n 2,$(PARALLEL)) -m "not medium and not large and not soak"
 
 # What a newcomer runs: needs nothing but Python, and mosquitto for the tests on a real broker.
 test: $(VENV)/dev lint

@@ -169,6 +169,7 @@ def test_a_wrong_type_is_logged_once_in_a_process_and_changes_nothing_else(
     assert (told | {"log": usual}, again) == (first, first)
 
 
+@pytest.mark.medium
 def test_whatever_a_source_does_everything_that_can_be_seen_is_the_same(tmp_path: Path) -> None:
     seen = {source.__name__: watched(source, tmp_path / source.__name__) for source in SOURCES}
     first = seen["at_once"]
@@ -214,6 +215,7 @@ class Slow:
 Real.register(Slow)
 
 
+@pytest.mark.medium
 async def test_a_value_whose_methods_take_their_time_holds_up_nobody_else(tmp_path: Path) -> None:
     slow = Slow()
     async with opened(ScriptedBroker(), tmp_path) as gateway:

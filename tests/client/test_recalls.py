@@ -171,6 +171,7 @@ async def test_a_recall_never_changes_broker_or_sender(tmp_path: Path) -> None:
     assert not other.arrived
 
 
+@pytest.mark.medium
 async def test_each_entry_has_a_moment_of_its_own_uniform_over_the_recall(tmp_path: Path) -> None:
     broker, clock, moments = ScriptedBroker(), Wall(), list[float]()
     await answered(broker, tmp_path, clock, 200)

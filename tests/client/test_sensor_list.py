@@ -325,6 +325,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.medium
 @settings(max_examples=40)
 @given(STEPS, st.booleans())
 def test_a_sensor_needs_a_decision_a_live_key_and_a_live_device(

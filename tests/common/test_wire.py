@@ -22,6 +22,7 @@ def report(body: tuple[int, ...] = (5,), round_: int = 0, digest: bytes = bytes(
     return Report(digest, round_, bytes(16), body)
 
 
+@pytest.mark.medium
 @given(
     DIGESTS, ROUNDS, st.integers(1, 4).flatmap(lambda w: st.lists(st.tuples(IDS, st.tuples(*[INT64] * w)), min_size=1))
 )

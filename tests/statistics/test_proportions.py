@@ -157,6 +157,7 @@ def test_an_interval_reaches_inwards_where_no_number_is_accepted() -> None:
     assert of(mechanism, 20, 0).intervals[REPORTERS] == (0.0, 0.5)
 
 
+@pytest.mark.medium
 def test_no_honest_run_ends_in_an_interval_of_no_width() -> None:
     mechanism, n = RandomizedResponse.from_epsilon(Fraction(1)), 100
     for k in range(n + 1):

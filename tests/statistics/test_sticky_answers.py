@@ -138,6 +138,7 @@ def test_one_round_has_the_law_of_the_mechanism(steps: int, levels: int) -> None
             assert law[(), (report,)] == rounded / steps
 
 
+@pytest.mark.medium
 def test_a_change_shows_no_more_often_than_its_size_says() -> None:
     mechanism, steps, levels = Multilevel(E, 8, 2), 8, 2
     for low, high in product(range(steps + 1), repeat=2):

@@ -245,6 +245,7 @@ def rows_of(decoded: DecodedBatch) -> Counter[Row]:
     )
 
 
+@pytest.mark.medium
 @settings(max_examples=60)
 @given(BATCHES)
 @example([(TOPIC, b""), (TOPIC, b"\x01"), (TOPIC, b"\x02"), (TOPIC, b"{"), (TOPIC, b"{}")])

@@ -36,6 +36,7 @@ def n(world: World, task: Task) -> int:
     return int(json.loads(world.broker.retained[estimate_topic(task.id)])["n"])
 
 
+@pytest.mark.medium
 def test_what_was_not_published_before_a_stop_comes_first_afterwards(memory_path: Path) -> None:
     slow = Slow()
     with living(memory_path / "store") as world:

@@ -81,6 +81,7 @@ def levels(path: Path) -> list[tuple[int, int]]:
         return reader.execute("SELECT level, n FROM run WHERE level >= 0 ORDER BY id").fetchall()
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_every_report_is_there_once_through_merges_and_restarts(path: Path) -> None:
     rng, known, seen = np.random.default_rng(1), Known(), set[int]()
@@ -129,6 +130,7 @@ def test_all_runs_are_merged_into_one_and_counting_goes_on(path: Path) -> None:
             check(store, known, rng)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_a_round_is_dropped_while_runs_are_merged(path: Path) -> None:
     rng, known = np.random.default_rng(4), Known()

@@ -30,6 +30,7 @@ virtual = pytest.mark.virtual_time
 # Figures
 
 
+@pytest.mark.medium
 @virtual
 async def test_each_figure_is_that_of_the_document_and_none_is_missing(tmp_path: Path) -> None:
     service = Service(page_states.fill(tmp_path / "store"), estimator=page_states.FailingEstimator())

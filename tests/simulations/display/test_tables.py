@@ -210,6 +210,7 @@ def row(run: Run, label: str) -> str:
     return next(line for line in lines if line.strip().startswith(label))
 
 
+@pytest.mark.medium
 def test_a_verdict_is_that_of_the_run() -> None:
     for seed in (3, 12):
         done = simulate("two-groups", engine="bulk", seed=seed)
@@ -219,6 +220,7 @@ def test_a_verdict_is_that_of_the_run() -> None:
     assert not simulate("two-groups", engine="bulk", seed=12).covered["population"]
 
 
+@pytest.mark.medium
 def test_refusals_clamped_values_and_rounds_are_in_the_table() -> None:
     flaky = simulate("flaky-links", engine="memory", seed=1)
     assert f"{flaky.result.refused[Refusal.DUPLICATE]} duplicate" in rendered(table.run_blocks(flaky))
@@ -321,6 +323,7 @@ def test_the_most_frequent_categories_are_seen_live(monkeypatch: pytest.MonkeyPa
     assert max(map(len, render(done.result).plain.splitlines())) <= 40
 
 
+@pytest.mark.medium
 def test_kept_reports_have_no_true_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_simulations.display.style.png", lambda *_: b"")
     monkeypatch.setattr("hush_simulations.display.style.svg", lambda *_: b"")

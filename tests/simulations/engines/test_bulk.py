@@ -64,6 +64,7 @@ def test_a_billion_devices_are_a_matter_of_counts() -> None:
     assert all(run.covered.values())
 
 
+@pytest.mark.medium
 def test_a_tally_has_no_figure_that_needs_each_report() -> None:
     run = hush.simulate("heights", engine="bulk", draw="tally", clients=10**6, seed=1)
     assert set(run.result.intervals) == {"reporters", "anytime", "anytime_population"}

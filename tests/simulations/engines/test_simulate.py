@@ -107,6 +107,7 @@ def test_every_device_answers_every_round_and_epsilon_is_split() -> None:
     json.dumps(found, allow_nan=False)
 
 
+@pytest.mark.medium
 def test_the_seed_fixes_the_people_and_never_the_noise() -> None:
     first, second, other = in_memory(), in_memory(), in_memory(seed=2)
     assert first.experiment.values == second.experiment.values != other.experiment.values
@@ -114,6 +115,7 @@ def test_the_seed_fixes_the_people_and_never_the_noise() -> None:
     assert in_memory(seed=None).experiment.seed is not None
 
 
+@pytest.mark.medium
 def test_deterministic_noise_repeats_every_body_and_no_id() -> None:
     with pytest.warns(UserWarning, match="NOT private"):
         first, second, other = [in_memory(seed=seed, deterministic_noise=True, connections=3) for seed in (5, 5, 6)]
@@ -345,6 +347,7 @@ QUESTIONS: list[tuple[Any, dict[str, object], list[float]]] = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("engine", ["memory", "bulk"])
 @pytest.mark.parametrize(("data", "domain", "truth"), QUESTIONS)
 def test_rows_that_devices_are_drawn_from_are_the_population(

@@ -335,6 +335,7 @@ def test_the_error_of_the_bounds_does_not_overflow(large: float) -> None:
     assert found.mean == pytest.approx(0.75 * large)
 
 
+@pytest.mark.medium
 def test_each_coordinate_with_values_beyond_its_bounds_is_named() -> None:
     rows = [(float(n), 20.0, None if n % 2 else 3.0) for n in range(100)]
     coordinates = [

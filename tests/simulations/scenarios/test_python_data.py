@@ -300,6 +300,7 @@ def test_a_label_in_other_capitals_is_not_other(tmp_path: Path) -> None:
     assert "line 2" in refusal(path, OTHERS, "way")
 
 
+@pytest.mark.medium
 def test_a_simulation_reports_the_rows_of_its_data(tmp_path: Path) -> None:
     path = tmp_path / "ages.csv"
     path.write_text("age,n\n34,1\n,2\n51,3\n", encoding="utf-8")
