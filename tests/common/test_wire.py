@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hush_common.errors import TaskError
@@ -33,7 +33,14 @@ def test_every_frame_survives_the_wire(
     assert decode(encode_frame(reports)) == Frame(reports)
 
 
-@given(st.binary(max_size=200))
+def changed(at: int, junk: bytes) -> bytes:
+    """A frame of two reports with other bytes somewhere: most are frames."""
+    frame = encode_frame((report(), report((7,))))
+    return frame[:at] + junk + frame[at + len(junk) :]
+
+
+@example(changed(0, b""))
+@given(st.binary(max_size=200) | st.builds(changed, st.integers(0, 80), st.binary(max_size=30)))
 def test_any_bytes_decode_to_a_frame_that_encodes_back_or_to_a_refusal(payload: bytes) -> None:
     frame = decode(payload)
     if isinstance(frame, Frame):

@@ -7,22 +7,27 @@ import random
 import shutil
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import aiomqtt
 import pytest
-from counting import Observer, aggregating, counted, observing, refused
+from counting import aggregating, counted, refused
 from crash_child import STEPS, Job, encode
 from heights import HEIGHTS
 from servers import Mosquitto
 
 from hush_client.state.database import FILE_NAME
 from hush_common.task import decode_task
+from hush_common.topics import ALL_REPORTS
+from hush_common.wire import Frame, decode
 
 _DEVICES = 4  # asked at once in one life
 _SEED = 20_261_121
+_END = "test/end"  # no topic of reports, or the aggregator would count it too
 _ONCE_A_LIFE = ("store", "connect", "delete")  # four devices may share one COMMIT or one connection
 
 soak = [pytest.mark.soak, pytest.mark.timeout(1800)]
@@ -79,6 +84,51 @@ class Disk:
             spent = dict(reader.execute("SELECT device, spent FROM account"))
             waiting = [payload for (payload,) in reader.execute("SELECT payload FROM outbox")]
         return cls(charges, spent, waiting)
+
+
+@dataclass(slots=True)
+class Observer:
+    """An independent subscriber: what was on the topics of reports, whoever counted it.
+
+    Attributes:
+        arrivals: how often each report came, by the hexadecimal digits of its id.
+        payloads: the bytes under which it came; more than one set of them is a fault.
+    """
+
+    arrivals: Counter[str] = field(default_factory=Counter)
+    payloads: dict[str, set[bytes]] = field(default_factory=dict)
+    _client: aiomqtt.Client = field(kw_only=True)
+
+    @property
+    def again(self) -> int:
+        """How many arrivals were not the first of their report."""
+        return self.arrivals.total() - len(self.arrivals)
+
+    async def catch_up(self) -> None:
+        """Take in everything that the broker acknowledged before this call."""
+        await self._client.publish(_END, b"", qos=1)
+        async for message in self._client.messages:
+            if str(message.topic) == _END:
+                return
+            assert isinstance(message.payload, bytes)
+            self.arrivals.update(self.compare(message.payload))
+
+    def compare(self, payload: bytes) -> list[str]:
+        """Keep the bytes under which reports came, or lie in an outbox; return their ids."""
+        frame = decode(payload)
+        assert isinstance(frame, Frame)
+        ids = [report.id.hex() for report in frame.reports]
+        for report_id in ids:
+            self.payloads.setdefault(report_id, set()).add(payload)
+        return ids
+
+
+@asynccontextmanager
+async def observing(mosquitto: Mosquitto) -> AsyncIterator[Observer]:
+    """A subscriber to all reports."""
+    async with aiomqtt.Client("127.0.0.1", mosquitto.port) as client:
+        await client.subscribe([(ALL_REPORTS, 1), (_END, 1)])
+        yield Observer(_client=client)
 
 
 @dataclass(slots=True)

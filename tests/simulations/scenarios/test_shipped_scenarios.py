@@ -11,17 +11,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from decoding import decoded
+from numpy.typing import NDArray
 
 import hush
-from hush import Scenario
+from hush import Scenario, Task
+from hush_aggregator.estimate.mechanisms import analysis_of
+from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Laplace, Mechanism, Offers
 from hush_common.wire import Refusal
 from hush_simulations.brokers.memory import MemoryBroker
+from hush_simulations.engines.experiment import offers_of
 from hush_simulations.scenarios.behaviour import STEADY, Faults, Liars
 from hush_simulations.scenarios.population import Grouped
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
+
+
+def decoded(task: Task, bodies: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each report as an unbiased estimate of its device's value: noisy, in the unit of the task, never clipped."""
+    assert isinstance(task.domain, NumberDomain | BitDomain)
+    parts, offers, rest = offers_of(task, bodies)
+    values = np.empty(len(bodies))
+    for offer, part in enumerate(parts):
+        chosen = offers == offer
+        values[chosen] = analysis_of(part).said(part, task.domain, rest[chosen], 0)
+    return values
+
 
 WIDE = 0.999999  # 4.9 deviations
 
