@@ -123,7 +123,7 @@ async def found_in(check: Check, fault: str, directory: Path) -> CheckOutcome:
 
 @pytest.mark.large
 @pytest.mark.usefixtures("forked")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
     faults = PLANTED[check.name]
@@ -140,7 +140,7 @@ async def test_a_check_finds_its_faults(check: Check, tmp_path: Path) -> None:
 
 @pytest.mark.large
 @pytest.mark.usefixtures("forked")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 async def test_a_correct_device_passes(tmp_path: Path) -> None:
     open_checks: list[str] = []
     for number in range(1 + TRIES):
