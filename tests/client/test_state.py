@@ -175,15 +175,23 @@ async def test_a_job_that_fails_undoes_itself_alone(tmp_path: Path) -> None:
 
 
 async def test_what_a_cancelled_caller_began_is_finished_and_told(tmp_path: Path) -> None:
-    state, told = await DeviceState.open(tmp_path), asyncio.Event()
-    call = asyncio.create_task(state.run(lambda c: outbox.put(c, "t", b"x"), after=lambda _: told.set()))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    call.cancel()
-    await asyncio.wait_for(told.wait(), 60)
-    assert call.cancelled()
-    assert await state.run(outbox.count) == 1
-    await state.close()
+    async with opened_state(tmp_path) as state:
+        begun, told, free = asyncio.Event(), asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def put(connection: sqlite3.Connection) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            free.wait(60)
+            outbox.put(connection, "t", b"x")
+
+        call = asyncio.create_task(state.run(put, after=lambda _: told.set()))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait({call})
+        assert call.cancelled()
+        free.set()
+        await asyncio.wait_for(told.wait(), 60)
+        assert await state.run(outbox.count) == 1
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_does_nothing(tmp_path: Path) -> None:
