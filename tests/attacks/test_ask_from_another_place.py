@@ -5,6 +5,7 @@ it is. Without the token it is one of many; with it, it would be the operator.
 """
 
 import base64
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -106,8 +107,8 @@ async def test_a_page_of_its_own_may_ask(path: Path) -> None:
 
 async def test_a_browser_says_that_another_page_asks(path: Path) -> None:
     async with asked(Service(path)) as client:
-        for mode, destination, status in ASKED:
-            said = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
+        for site, (mode, destination, status) in product(("cross-site", "same-site"), ASKED):
+            said = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
             assert (await client.get("/v1/tasks", headers={**HERE, **said})).status_code == status
 
 

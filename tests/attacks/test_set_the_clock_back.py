@@ -86,6 +86,20 @@ def test_a_clock_set_back_while_the_service_runs_is_noticed(tmp_path: Path) -> N
         assert "2031-05-17" in str(clock.problem())
 
 
+@pytest.mark.virtual_time
+async def test_a_service_that_runs_stores_each_new_day_within_an_hour(tmp_path: Path) -> None:
+    times = [LATELY]
+    with SqliteStore(tmp_path / "hush.sqlite") as store:
+        noting = asyncio.create_task(ClockCheck(store, now=lambda: times[0]).run())
+        for days in range(3):
+            times[0] = LATELY + timedelta(days=days)
+            await asyncio.sleep(3601)
+            assert store.newest_day == times[0].date()
+        noting.cancel()
+        with suppress(asyncio.CancelledError):
+            await noting
+
+
 def estimate(updated_at: str) -> bytes:
     return json.dumps({"task": "heights", "updated_at": updated_at, "v": 1}, separators=(",", ":")).encode()
 

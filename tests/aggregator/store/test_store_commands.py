@@ -190,7 +190,7 @@ def test_a_backup_of_a_store_in_use_is_whole_and_put_back_says_so(path: Path, tm
     copy, place = tmp_path / "copy", tmp_path / "place.sqlite3"
     with SqliteStore(path) as opened:
         count(opened, HEIGHTS, 1, 3)  # in the log of the store, and not in its main file yet
-        assert "55" in told(store.app, "backup", copy, "--store", path)
+        assert ", 55 " in told(store.app, "backup", copy, "--store", path)
         count(opened, HEIGHTS, 1, 9)
         with pytest.raises(StoreError, match="another aggregator"):
             told(store.app, "restore", copy, "--store", path, "--replace")

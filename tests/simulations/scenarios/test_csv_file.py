@@ -384,9 +384,9 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path: Path, monkeypatc
 
 
 def test_more_rows_than_a_simulation_has_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "MOST_DEVICES", 3)
-    assert len(read_column(written(tmp_path, "h\n" + "1\n" * 3), "h").values) == 3
-    assert "3" in refusal(written(tmp_path, "h\n" + "1\n" * 4))
+    monkeypatch.setattr(csv_file, "MOST_DEVICES", 321)
+    assert len(read_column(written(tmp_path, "h\n" + "1\n" * 321), "h").values) == 321
+    assert "321" in refusal(written(tmp_path, "h\n" + "1\n" * 322))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
