@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -77,8 +78,10 @@ async def test_without_the_code_nothing_is_shown_or_taken(devices: Path) -> None
         assert status == 403
         assert HOURS.title not in text
         for path in ("/wrongone/", "/wrongone/screen/figures", "/?code=wrongone", "/js/poll.js", "/qr.svg"):
+            began = time.monotonic()
             status, text = await poll.get(path)
             assert (status, HOURS.title in text) == (403, False), path
+            assert time.monotonic() - began > 0.4, "a guess waits for half a second, at least"
         assert (await poll.get(f"/?code={poll.path.strip('/').upper()}"))[0] == 303
         assert (await poll.get("/assets/hush.css"))[0] == 200
         for path in ("/mqtt", "/wrongone/mqtt"):
