@@ -188,6 +188,47 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_read(app: FastAPI
         assert await answered(port)
 
 
+LONG = HEAD + b"Content-Length: 100000000\r\n\r\n"
+
+
+async def test_a_refused_body_that_goes_on_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TIMEOUTS_S, Phase.LEFT, 10.0 * PATIENCE_S)
+
+    def send(port: int) -> int:
+        with connected(port, LONG) as one:
+            sent = 0
+            with suppress(ConnectionError):
+                while sent < 64_000_000:
+                    one.sendall(bytes(65_536))
+                    sent += 65_536
+            return sent
+
+    async with serving(app) as port:
+        assert await asyncio.to_thread(send, port) < 16_000_000  # what the buffers of the system hold, and 4 MiB
+        assert await answered(port)
+
+
+@pytest.mark.parametrize("head", [LONG, REFUSED], ids=["long", "short"])
+async def test_the_rest_of_a_refused_body_has_a_time(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setitem(TIMEOUTS_S, Phase.LEFT, 1.0)
+
+    def drip(port: int) -> bool:
+        with connected(port, head) as one:
+            deadline = time.monotonic() + PATIENCE_S
+            try:
+                while time.monotonic() < deadline:
+                    one.sendall(b" ")
+                    time.sleep(0.05)
+            except ConnectionError:
+                return True
+            return False
+
+    async with serving(app) as port:
+        assert await asyncio.to_thread(drip, port)
+
+
 async def test_a_body_up_to_the_limit_is_read(app: FastAPI) -> None:
     async with serving(app) as port:
         body = b" " * (BODY_LIMIT - 2) + b"{}"
