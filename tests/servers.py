@@ -40,14 +40,14 @@ def free_port() -> int:
 
     Not one of those that the system gives to whoever leaves the choice to it, and of the others a share for each
     process of the test run. Each in turn from a random one on: drawn each time, two of a test would now and then be the
-    same. The UDP port of the same number is kept, which tells other test runs on this machine that the port is taken.
+    same. An abstract socket with its number tells other test runs on this machine that the port is taken.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     ours = range(20_000 + worker, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     for _ in ours:
         port = ours[next(_TURNS) % len(ours)]
-        with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as claim, suppress(OSError):
-            claim.bind(("127.0.0.1", port))
+        with socket.socket() as probe, socket.socket(socket.AF_UNIX) as claim, suppress(OSError):
+            claim.bind(f"\0hush-tests-{port}")
             probe.bind(("127.0.0.1", port))
             _CLAIMS.append(claim.detach())
             if len(_CLAIMS) > _CLAIMED:  # a server listens there since, or has ended
