@@ -21,7 +21,7 @@ demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
 # Four files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
-# In the order of the folders: files with few but long tests come early, and the short unit tests fill the end.
+# In the order of the folders.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
 # The tests start commands hundreds of times: each module is compiled once, not each time.

@@ -39,7 +39,7 @@ pytestmark = [
 
 
 FORGED = "all is well"
-"""What whoever may forge a line would write in it."""
+"""What an attacker who can forge a line would write in it."""
 
 _HOSTILE = (
     *("\x1b[2J", "\x1b]0;x\x07", "\x9b2J", "\x07", "\x08", "\x7f", "\0", "\r", "\u2028", "\u202e", "\u2066", "\u200b"),

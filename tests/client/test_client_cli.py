@@ -48,7 +48,7 @@ async def tasks(mosquitto: Mosquitto) -> None:
 
 
 @pytest.fixture
-def hush(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - likewise
+def hush(tasks: None, mosquitto: Mosquitto, tmp_path: Path) -> Hush:  # noqa: ARG001 - they are published first
     """The command with a separate state, in this process: starting one takes longer than most answers."""
 
     def call(*arguments: str, typed: str | bytes = "") -> subprocess.CompletedProcess[str]:

@@ -88,7 +88,7 @@ class Disk:
 
 @dataclass(slots=True)
 class Observer:
-    """An independent subscriber: what was on the topics of reports, whoever counted it.
+    """An independent subscriber: every report on its topic, whether it was counted or not.
 
     Attributes:
         arrivals: how often each report came, by the hexadecimal digits of its id.

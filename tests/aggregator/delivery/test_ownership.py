@@ -1,4 +1,4 @@
-"""Several aggregators on one broker: what is published of a task stays its owner's, whoever starts, stops or errs."""
+"""Several aggregators on one broker: only the owner of a task publishes it, through starts, stops and errors."""
 
 import asyncio
 import json

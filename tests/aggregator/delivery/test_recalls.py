@@ -282,7 +282,7 @@ def test_a_recall_that_another_client_writes_or_clears_is_put_right(
         world.write(TOPIC, written)
         assert world.open == recall
     assert told(caplog, "heights", "another client", "recall") == 4
-    world.write(recall_topic("other"), FOREIGN)  # a task that is none of its own
+    world.write(recall_topic("other"), FOREIGN)  # the task of another aggregator
     assert world.broker.retained[recall_topic("other")] == FOREIGN
 
 

@@ -1,4 +1,4 @@
-"""`hush results --broker`: what a real mosquitto retains, whoever has published it."""
+"""`hush results --broker`: what a real mosquitto retains, from any publisher."""
 
 import csv
 import json

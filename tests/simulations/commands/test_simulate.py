@@ -252,7 +252,7 @@ def test_a_full_disk_is_one_line_and_leaves_the_files_that_were_there(tmp_path: 
     assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
     assert str(tmp_path) in last
     assert "--out" in last
-    assert ended.stdout  # the result is shown all the same
+    assert ended.stdout  # the result is still shown
     assert {name: (tmp_path / name).read_bytes() for name in kept(tmp_path)} == before
 
 
