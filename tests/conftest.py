@@ -89,6 +89,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if size is not None and f"not {size[1]} " in f"{run} " and "face" not in run else None
 
 
+_LONGEST = ("tests/simulations/conform/test_conform.py", "tests/simulations/commands/test_lost_output.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take minutes: a process that began one at the end would run alone."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
+
 def pytest_collection_finish() -> None:
     """Let no later collection of garbage look through the thousands of collected tests and imported modules."""
     gc.collect()

@@ -1,6 +1,7 @@
-"""Runs a legal call of every command that ends by itself, once for each kind of standard output, in forked processes.
+"""Runs a legal call of every command that ends by itself, with several kinds of standard output, in forked processes.
 
-The first argument is a directory; standard output is a JSON list with what became of each call.
+Each is run with a file, a full disk and one of the other kinds in turn; with `all`, with each kind. The first argument
+is a directory; standard output is a JSON list with what became of each call.
 """
 
 import io
@@ -17,7 +18,7 @@ from many_commands import forked, run_here
 
 _ENDLESS = {"serve", "gateway", "http", "watch", "poll", "broker run"}
 _HASTY = {"sync"}  # its calls have a time in which it may or may not be done
-KINDS = ("file", "closed", "full", "ended", "ascii")
+ALWAYS, IN_TURN = ("file", "full"), ("closed", "ended", "ascii")
 
 
 def calls() -> Iterator[Call]:
@@ -85,11 +86,15 @@ def _forked(one: Call, kind: str, place: Path) -> dict[str, object]:
     }
 
 
-def everything(directory: Path) -> list[dict[str, object]]:
-    return [_forked(one, kind, Path(tempfile.mkdtemp(dir=directory))) for one in calls() for kind in KINDS]
+def everything(directory: Path, *, is_whole: bool) -> list[dict[str, object]]:
+    return [
+        _forked(one, kind, Path(tempfile.mkdtemp(dir=directory)))
+        for place, one in enumerate(calls())
+        for kind in (*ALWAYS, *(IN_TURN if is_whole else (IN_TURN[place % len(IN_TURN)],)))
+    ]
 
 
 if __name__ == "__main__":
     commands()  # loads their modules once, before the forks
-    found = everything(Path(sys.argv[1]))
+    found = everything(Path(sys.argv[1]), is_whole="all" in sys.argv[2:])
     sys.stdout.write(json.dumps(found))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
+import pytest
 from scripted_broker import ScriptedBroker
 
 from hush_aggregator import Aggregator, SqliteStore
@@ -15,6 +16,8 @@ from hush_aggregator.store.base import UNKNOWN
 from hush_common.task import make_task
 from hush_common.topics import report_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
+
+pytestmark = pytest.mark.medium
 
 HEIGHTS = make_task(
     {"id": "heights", "epsilon": "1", "enrolled": 60, "domain": {"kind": "number", "lower": 120.0, "upper": 220.0}}

@@ -55,6 +55,7 @@ def state(path: Path) -> list[object]:
         return [store.task_rows(), store.marks()]
 
 
+@pytest.mark.medium
 async def test_under_another_name_it_gets_nothing(path: Path) -> None:
     async with asked(Service(path)) as client:
         for host in FOREIGN:
@@ -86,6 +87,7 @@ async def test_on_all_interfaces_any_address_is_a_name_and_no_other_is(path: Pat
             assert (await client.get("/v1/tasks", headers={"Host": host})).status_code == status
 
 
+@pytest.mark.medium
 async def test_from_another_page_it_reads_and_writes_nothing(path: Path) -> None:
     before = state(path)
     async with asked(writable(path)) as client:
@@ -105,6 +107,7 @@ async def test_a_page_of_its_own_may_ask(path: Path) -> None:
             assert (await client.get("/v1/tasks", headers={**HERE, "Origin": origin})).status_code == 200
 
 
+@pytest.mark.medium
 async def test_a_browser_says_that_another_page_asks(path: Path) -> None:
     async with asked(Service(path)) as client:
         for site, (mode, destination, status) in product(("cross-site", "same-site"), ASKED):
@@ -125,6 +128,7 @@ WRONG: dict[str, dict[str, str]] = {
 }
 
 
+@pytest.mark.medium
 async def test_without_the_token_nothing_changes_and_no_report_leaves(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -148,6 +152,7 @@ async def test_two_tokens_are_none(path: Path) -> None:
         assert told(await client.post("/v1/tasks/way/close", headers=twice)) == 401
 
 
+@pytest.mark.medium
 async def test_where_writing_was_not_asked_for_the_token_writes_nothing(path: Path) -> None:
     before = state(path)
     async with asked(Service(path, token=Token(TOKEN))) as client:
@@ -159,6 +164,7 @@ async def test_where_writing_was_not_asked_for_the_token_writes_nothing(path: Pa
     assert state(path) == before
 
 
+@pytest.mark.medium
 async def test_where_reading_needs_the_token_nothing_but_life_is_told_without(path: Path) -> None:
     async with asked(Service(path, token=Token(TOKEN), guarded=True)) as client:
         for place in [*READS[:-1], "/nothing"]:
@@ -171,6 +177,7 @@ async def test_where_reading_needs_the_token_nothing_but_life_is_told_without(pa
         assert (await client.get("/readyz")).json() == {"status": "ok"}
 
 
+@pytest.mark.medium
 async def test_no_answer_is_without_the_headers_that_bind_a_browser(path: Path) -> None:
     async with asked(Service(path)) as client:
         for place in ("/v1/tasks", "/healthz", "/nothing", "/", "/v1/openapi.json"):

@@ -19,6 +19,7 @@ from hush_common.wire import Refusal, Report, decode, encode_frame
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 
 
+@pytest.mark.medium
 def test_a_key_that_stands_twice_among_a_hundred_thousand_is_found() -> None:
     """Each compared with each other one, they would keep a processor for minutes."""
     text = json.dumps({f"k{number}": 0 for number in range(100_000)})[:-1] + ',"k99999":0}'

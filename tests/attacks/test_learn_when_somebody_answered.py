@@ -148,6 +148,7 @@ def test_only_a_single_sender_of_refused_reports_is_named(
     assert caplog.messages[-1] == "accepted 1 since the start"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", LogFormat)
 def test_no_line_of_a_whole_aggregator_says_when_in_a_minute_a_report_came(tmp_path: Path, how: LogFormat) -> None:
     """All that is written, second by second, whether the report comes early or late in a minute."""

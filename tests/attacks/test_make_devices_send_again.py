@@ -52,12 +52,14 @@ def test_hostile_recalls_cost_one_resend_and_one_commit_an_hour(tmp_path: Path) 
     assert Counter(Counter(broker.arrived).values()) == {2: REPORTS}
 
 
+@pytest.mark.medium
 def test_hostile_recalls_cost_more_without_the_limit(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     assert in_virtual_time(attacked(broker, tmp_path, seconds=300, every=10, recall_every=0)) > 1
     assert len(broker.arrived) > 2 * REPORTS
 
 
+@pytest.mark.medium
 def test_a_day_of_hostile_recalls_costs_24_resends_and_commits(tmp_path: Path) -> None:
     broker = ScriptedBroker()
     assert in_virtual_time(attacked(broker, tmp_path, seconds=86_100, every=300)) == 24

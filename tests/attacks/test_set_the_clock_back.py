@@ -28,6 +28,7 @@ HEIGHTS = make_task({**DOCUMENT, "opens": "2026-01-01T00:00:00Z"})
 LONG_AGO, LATELY = datetime(2020, 5, 17, 12, tzinfo=UTC), datetime(2031, 5, 17, 12, tzinfo=UTC)
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_reports_wait_unacknowledged_until_the_clock_is_right(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -96,6 +96,7 @@ async def test_after_a_restart_a_round_that_is_answered_asks_nobody(tmp_path: Pa
     assert source.calls == 0
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time(False)
 async def test_a_blocking_source_runs_in_a_thread_and_an_async_one_in_the_loop(tmp_path: Path, clock: Clock) -> None:
     async def read() -> float:

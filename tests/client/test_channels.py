@@ -151,6 +151,7 @@ def the_same_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hush_client.gateway.draw_delay", lambda *_: DELAY)
 
 
+@pytest.mark.medium
 def test_a_wrong_type_is_logged_once_in_a_process_and_changes_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def opened(broker: ScriptedBroker, state: Path) -> Gateway:
     return Gateway(broker, name="g", state=state, spread=0)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("error", [SystemExit(SECRET), KeyboardInterrupt(SECRET), GeneratorExit(), ValueError(SECRET)])
 async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
     tmp_path: Path, error: BaseException, capfd: pytest.CaptureFixture[str]
@@ -283,6 +285,7 @@ async def test_a_source_that_ends_its_thread_is_answered_for_in_silence(
     assert printed.out + printed.err == ""
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("error")
 async def test_an_awaitable_that_comes_too_late_leaves_no_trace(tmp_path: Path) -> None:
     def aside() -> set[threading.Thread]:
@@ -331,6 +334,7 @@ def test_a_source_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("value", [SECRET, None])
 async def test_a_round_without_a_draw_is_decided_again_after_a_restart(tmp_path: Path, value: float | None) -> None:

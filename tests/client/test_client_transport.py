@@ -375,6 +375,7 @@ class Silent:
         self.closed += 1
 
 
+@pytest.mark.large
 async def test_a_server_that_says_nothing_leaves_no_socket_behind() -> None:
     """It is given up after ten seconds for each version, which take no processor time."""
     silent = Silent()

@@ -258,7 +258,7 @@ def test_lamps_and_stored_messages_take_no_part_where_all_do(house: House) -> No
     assert house.answered() == {"zigbee2mqtt/room-1", "zigbee2mqtt/room-2", "zigbee2mqtt/null"}
 
 
-@pytest.mark.medium
+@pytest.mark.large
 def test_a_check_names_a_sensor_that_was_silent_for_long(house: House) -> None:
     house.state.mkdir(mode=0o700)
     lines = ["[temperature]", "yes 2020-01-01T00:00:00Z zigbee2mqtt/gone", "no zigbee2mqtt/out", ""]

@@ -168,6 +168,7 @@ async def test_the_command_says_so_too(rules: Hardened, tmp_path: Path) -> None:
     assert (receipt["status"], receipt["reason"]) == ("undelivered", "forbidden"), said.stderr
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_each_reason_of_a_broker_has_a_meaning(tmp_path: Path) -> None:
     reasons = {

@@ -280,6 +280,7 @@ def test_a_refused_report_holds_up_no_other_of_its_topic(tmp_path: Path, reason:
     assert 8 <= len(broker.times(b"refused")) <= 13
 
 
+@pytest.mark.medium
 def test_one_refused_report_probes_for_all_of_its_topic(tmp_path: Path) -> None:
     mended = 6 * HOUR
     broker = Broker(lambda _, __: FORBIDDEN if now() < mended else TAKEN)
@@ -350,6 +351,7 @@ def test_sync_ends_when_only_refused_reports_are_left(tmp_path: Path) -> None:
     assert moment < 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("reason", [FORBIDDEN, TOO_LARGE])
 def test_what_is_too_late_to_be_counted_is_tried_once_a_start_and_stays(tmp_path: Path, reason: int) -> None:
     late = int((WALL - LAST_COUNTED).timestamp() * 1000)

@@ -124,6 +124,7 @@ NODES = st.recursive(
 OTHERS = st.lists(st.tuples(TEXTS.filter(lambda key: key != '"temperature"'), NODES), max_size=4)
 
 
+@pytest.mark.medium
 @example([('"a"', "nan"), ('"a"', "nan")], 0, 21.5, "\0\0", "\ufeff")
 @example([('"a"', "[" * 200 + "]" * 200)], 1, -0.5, "", "")
 @settings(max_examples=40)
@@ -143,6 +144,7 @@ def test_no_other_field_costs_a_good_value(
     assert SensorField("temperature").read(message.encode(errors="surrogatepass"), NUMBER) == value
 
 
+@pytest.mark.medium
 @given(st.one_of(st.binary(max_size=60), st.text(alphabet='{}[]:,"\\x0an1e.- ', max_size=60).map(str.encode)))
 def test_whatever_a_message_is_it_is_read_without_an_error(payload: bytes) -> None:
     for asked in (NUMBER, BIT, WAYS, CLIMATE):
@@ -152,6 +154,7 @@ def test_whatever_a_message_is_it_is_read_without_an_error(payload: bytes) -> No
     SensorMessage.parse(payload).find("a")[1]
 
 
+@pytest.mark.medium
 @given(st.dictionaries(st.text(max_size=3), st.one_of(st.floats(allow_nan=False), st.integers(), st.text(max_size=9))))
 def test_of_ordinary_json_every_key_has_its_value(document: dict[str, Any]) -> None:
     message = SensorMessage.parse(json.dumps(document).encode())

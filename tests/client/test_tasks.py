@@ -71,6 +71,7 @@ def large(task_id: str) -> bytes:
     return make_task({"id": task_id, "epsilon": "1", "domain": {"kind": "category", "labels": labels}}).payload
 
 
+@pytest.mark.medium
 def test_a_thousand_payloads_or_8_mib_are_remembered() -> None:
     catalogue = TaskRegistry()
     for number in range(1002):
@@ -82,6 +83,7 @@ def test_a_thousand_payloads_or_8_mib_are_remembered() -> None:
     assert sum(catalogue.may_have_forgotten(f"t{number}") for number in range(200)) == 200 - 8 * 1024 * 1024 // 60_000
 
 
+@pytest.mark.medium
 def test_the_room_of_a_withdrawn_task_is_free_again(room_for_a_tenth: int) -> None:
     catalogue, payload = TaskRegistry(), large("t000")
     for number in range(20):
@@ -93,6 +95,7 @@ def test_the_room_of_a_withdrawn_task_is_free_again(room_for_a_tenth: int) -> No
     assert len(catalogue.tasks()) == most
 
 
+@pytest.mark.medium
 async def test_many_hostile_tasks_do_not_displace_an_answered_one(tmp_path: Path, room_for_a_tenth: int) -> None:
     payload = large("t00000")
     async with open_tasks(tmp_path) as writer:
@@ -130,6 +133,7 @@ async def test_unchanged_tasks_are_not_written_again(tmp_path: Path) -> None:
     assert on_disk(tmp_path) == before
 
 
+@pytest.mark.medium
 async def test_frequent_new_tasks_are_written_six_times_an_hour(tmp_path: Path) -> None:
     writes = set[bytes]()
     async with open_tasks(tmp_path) as writer:

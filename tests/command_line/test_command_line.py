@@ -21,6 +21,7 @@ def shown(name: str, option: str, columns: int = 100) -> str:
     return ended.out
 
 
+@pytest.mark.medium
 def test_every_command_has_a_short_help_with_all_its_options() -> None:
     assert {"simulate", "feasible", "serve", "task publish", "broker add"} <= COMMANDS.keys()
     for name, leaf in COMMANDS.items():

@@ -242,6 +242,7 @@ def test_screen(name: str, snapshot: SnapshotAssertion) -> None:
     assert screen(name, 80) == snapshot(extension_class=TextFiles)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", [name for name in SCREENS if name != "watch"])  # which writes a log to a pipe
 def test_a_screen_fits_every_width(name: str) -> None:
     for width in WIDTHS:

@@ -131,6 +131,7 @@ def test_the_work_on_a_huge_number_is_bounded_by_its_digits(value: object) -> No
     assert NumberDomain(-1.0, 1.0).check(value) in ("used", "moved")
 
 
+@pytest.mark.medium
 @given(st.fractions(100, 240), st.sampled_from([(120.0, 220.0), (0.0, 1.0), (-1e-300, 3e300), (0.1, 0.3)]))
 def test_the_index_is_the_nearest_grid_point_exactly(value: Fraction, bounds: tuple[float, float]) -> None:
     lower, upper = map(Fraction, bounds)

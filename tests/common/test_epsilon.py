@@ -76,6 +76,7 @@ def test_the_exponential_refuses_what_its_remainder_bound_does_not_cover() -> No
             certified_exp(outside)
 
 
+@pytest.mark.medium
 @given(EPSILONS)
 def test_truth_to_lie_is_e_to_the_epsilon_less_at_most_one_unit(epsilon: Fraction) -> None:
     low, high = certified_exp(epsilon)
@@ -126,6 +127,7 @@ def test_what_an_observer_can_infer_is_never_certain() -> None:
             assert "99.99999999 %" in percent_at_most(at_most_sure(Fraction(epsilon), prior))
 
 
+@pytest.mark.medium
 @given(EPSILONS, st.fractions(0, 1))
 def test_the_bound_of_what_can_be_inferred_is_above_bayes_rule_and_tight(epsilon: Fraction, prior: Fraction) -> None:
     with localcontext() as context:

@@ -55,6 +55,7 @@ def near_the_ties(lower: float, upper: float, steps: int, place: int) -> list[fl
     return [math.nextafter(middle, -math.inf), middle, math.nextafter(middle, math.inf)]
 
 
+@pytest.mark.medium
 @given(BOUNDS, STEPS, FINITE, st.integers(min_value=0, max_value=GRID_STEPS))
 @example((120.0, 220.0), GRID_STEPS, SMALLEST, 1)
 @example((-LARGEST / 2, LARGEST / 2), GRID_STEPS, -LARGEST, 0)
@@ -73,6 +74,7 @@ def test_a_float_has_the_index_of_the_definition(
         assert type(found[1]) is bool
 
 
+@pytest.mark.medium
 @given(
     BOUNDS,
     STEPS,
@@ -98,6 +100,7 @@ def test_every_other_number_has_that_index_too(bounds: tuple[float, float], step
     assert ValueGrid(lower, upper, steps).index(value) == by_definition(value, lower, upper, steps)
 
 
+@pytest.mark.medium
 @given(BOUNDS, STEPS, st.integers(min_value=-(10**9), max_value=10**9))
 def test_a_point_is_shown_by_the_float_nearest_to_it(bounds: tuple[float, float], steps: int, k: int) -> None:
     domain = NumberDomain(*bounds, steps=steps) if math.isfinite(bounds[1] - bounds[0]) else NumberDomain(0.0, 1.0)

@@ -41,6 +41,7 @@ def test_a_bad_vector_is_none(vector: dict[str, Any]) -> None:
     assert decode_recall(vector["payload"].encode()) is None
 
 
+@pytest.mark.medium
 @given(
     st.from_regex(r"\A[a-z0-9][a-z0-9-]{0,63}\Z"),
     st.binary(min_size=32, max_size=32),

@@ -102,6 +102,7 @@ def test_the_tables_are_small() -> None:
 # ---- near the optimum
 
 
+@pytest.mark.medium
 def test_auto_is_within_two_percent_of_the_optimum() -> None:
     for epsilon, least in OPTIMA.items():
         assert 0.998 <= float(by_auto(epsilon)) / least <= 1.02, epsilon

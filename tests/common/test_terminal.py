@@ -47,6 +47,7 @@ def tied(cell: str) -> list[str]:
     return [" ".join(line.split()) for line in wrapped(cell, 1)]
 
 
+@pytest.mark.medium
 def test_no_width_cuts_a_table() -> None:
     for width, made in product(WIDTHS, tables(40)):
         text = rendered([made], width, wraps=True)
@@ -100,6 +101,7 @@ def test_decimal_points_are_below_each_other() -> None:
     ]
 
 
+@pytest.mark.medium
 def test_no_width_cuts_a_list_of_facts_or_a_sentence() -> None:
     source = random.Random(6)  # noqa: S311 - lists to print
     for width, _ in product(WIDTHS, range(40)):

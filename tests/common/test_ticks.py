@@ -11,6 +11,7 @@ from hush_common.ticks import Ticks, step_above, step_below
 STEPS = [Fraction(digit) * Fraction(10) ** power for power in range(-9, 10) for digit in (1, 2, 5)]
 
 
+@pytest.mark.medium
 @given(st.floats(1e-8, 1e8))
 def test_steps_are_the_nearest_on_both_sides(size: float) -> None:
     assert step_above(size) == min(step for step in STEPS if step >= Fraction(size) * (1 - Fraction(1, 10**9)))

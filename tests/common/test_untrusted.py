@@ -177,6 +177,7 @@ def test_a_character_that_python_can_print_is_printable() -> None:
     assert differing == []
 
 
+@pytest.mark.medium
 def test_a_scenario_may_have_more_than_a_task() -> None:
     text = "values = [" + "1.5, " * 40_000 + "]"
     assert len(read_toml(text, SCENARIO)["values"]) == 40_000  # type: ignore[arg-type]

@@ -121,13 +121,14 @@ def by_micropython(port: int, folder: Path) -> int:
     return by_python(port, folder, lambda program: micropython(program, folder, PORTS))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "send",
     [
         by_one_command,
         by_cpython,
-        pytest.param(by_micropython, marks=pytest.mark.large),
-        pytest.param(by_shell, marks=pytest.mark.large),
+        by_micropython,
+        by_shell,
     ],
 )
 def test_the_report_of_a_recipe_is_counted_once_however_often_it_is_sent(

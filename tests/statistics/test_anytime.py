@@ -51,6 +51,7 @@ def sides(exponents: tuple[Array, Array], rates: Array, more: Array | float = 0.
 # ---- laplace
 
 
+@pytest.mark.medium
 def test_the_laplace_band_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> None:
     errors = np.cumsum(np.random.default_rng(1).laplace(0, 1, (RUNS, STEPS)), axis=1) / TIMES
     assert ever(abs(errors) > laplace_half_widths()) <= 0.05
@@ -58,6 +59,7 @@ def test_the_laplace_band_is_ever_wrong_in_fewer_than_one_run_of_twenty() -> Non
     assert ever(watched[:, 9:]) > 0.4
 
 
+@pytest.mark.medium
 def test_the_laplace_band_of_an_estimate_is_that_band() -> None:
     asked = make_task({"id": "t", "epsilon": "2", "domain": WIDE})
     half = laplace_half_widths()

@@ -40,6 +40,7 @@ def by_the_logarithm(row: SweepRow) -> tuple[float, float]:
     return (row.rmse or 0) / factor, (row.rmse or 0) * factor
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("trials", [2, 50])
 def test_the_bars_cover_whatever_the_number_of_trials(trials: int, tmp_path: Path) -> None:
     found = rows(trials, tmp_path)

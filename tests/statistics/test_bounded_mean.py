@@ -104,6 +104,7 @@ def test_two_levels_cover_the_population_whatever_the_values_are(of: FiniteChann
         assert all(coverage(of, given, values) >= NOMINAL - ALLOWED for values in VALUES.values())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n", [1, 2, 6])
 @pytest.mark.parametrize("of", [channel("2"), channel("4", 3)])
 def test_more_levels_cover_the_population_at_small_n(of: FiniteChannel, n: int) -> None:

@@ -140,6 +140,7 @@ def test_tallies_whose_sums_are_independent_are_found(name: str, fits: Fits) -> 
     assert not follows(fits, name, rows(wrong))
 
 
+@pytest.mark.medium
 def test_sets_that_are_not_uniform_are_found(fits: Fits, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours on a circle: every category has its right share of the sets without a truth."""
 
@@ -199,6 +200,7 @@ def on_a_small_grid(fits: Fits, mechanism: Laplace) -> bool:
     return fits([*cells, len(drawn) - cells.sum()], [*shares, 1 - shares.sum()])
 
 
+@pytest.mark.medium
 def test_sums_follow_the_law_of_the_device_on_a_small_grid(fits: Fits) -> None:
     assert on_a_small_grid(fits, SMALL)
     assert not on_a_small_grid(fits, replace(SMALL, epsilon=Fraction("1.9")))
@@ -216,6 +218,7 @@ def on_the_grid_of_a_task(mechanism: Laplace, n: int) -> bool:
     return float(stats.kstest(1 - above(noise / float(ON_A_TASKS_GRID.scale), n), "uniform").pvalue) > FALSE_ALARM
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n", [1, 7, 60])
 def test_sums_on_the_grid_of_a_task_follow_the_law_of_laplace_variables(n: int) -> None:
     assert on_the_grid_of_a_task(ON_A_TASKS_GRID, n)

@@ -182,7 +182,7 @@ def alike(some: Table, others: Table) -> bool:
     return min(tails) > FALSE_ALARM / len(tails)
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("case", CASES)
 def test_people_are_where_those_of_real_devices_are_in_every_round(case: str, way: str) -> None:
@@ -222,6 +222,7 @@ def absences(way: str, dropout: Dropout) -> NDArray[np.int64]:
     return np.array(found)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", ["devices", "counts"])
 def test_devices_of_one_group_drop_out_together(way: str, fits: Fits) -> None:
     both = (1 - TOGETHER.correlation) / TOGETHER.correlation
@@ -391,7 +392,7 @@ def lied_less(scenario: Scenario) -> Scenario:
     return replace(scenario, liars=tuple(replace(some, share=some.share * 0.6) for some in scenario.liars))
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("case", [TOLD[0], TOLD[2]], ids=lambda case: case.name)
 def test_tallies_of_the_bulk_engine_have_the_moments_of_the_law(case: Case, trouble: str) -> None:

@@ -37,14 +37,19 @@ def worst(cells: Iterable[Cell]) -> float:
 SMALL = ("laplace 1",)
 MEDIUM = (
     "laplace 8", "enrolled laplace 8", "offers laplace 0.5 or 4, one of the first",
-    "offers laplace 0.5 or 2, half of each", "bits 1", "enrolled bits 4", "watched bits 4", "coins 0.9 0.02",
-    "levels 0.5", "levels 2", "categories 5 4", "joint categories 5 4",
+    "bits 1", "enrolled bits 4", "coins 0.9 0.02", "levels 0.5", "categories 5 4",
 )  # fmt: skip
 LARGE = (
-    "levels 8", "enrolled levels 2", "watched laplace 1", "watched levels 4", "offers levels 0.5 or 2, half of each",
-    "offers levels 0.1 or 1 or 8, a tenth, a tenth", "offers category 0.5 or 4, one of the first", "vector 1",
-    "joint vector 1", "table 1", "corner bit 0.1 10", "categories 20 4", "enrolled offers levels",
+    "levels 2", "enrolled levels 2", "watched bits 4", "watched laplace 1", "watched levels 4", "vector 1",
+    "joint vector 1", "joint categories 5 4", "table 1", "corner bit 0.1 10", "categories 20 4",
+    "offers laplace 0.5 or 2, half of each", "offers category 0.5 or 4, one of the first",
 )  # fmt: skip
+SOAK = (
+    "levels 8",
+    "offers levels 0.5 or 2, half of each",
+    "offers levels 0.1 or 1 or 8, a tenth, a tenth",
+    "enrolled offers levels",
+)
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,7 @@ LARGE = (
         *SMALL,
         *(pytest.param(case, marks=pytest.mark.medium) for case in MEDIUM),
         *(pytest.param(case, marks=pytest.mark.large) for case in LARGE),
+        *(pytest.param(case, marks=pytest.mark.soak) for case in SOAK),
     ],
 )
 def test_intervals_cover_what_they_claim(case: str) -> None:
@@ -99,6 +105,7 @@ def test_a_search_finds_intervals_of_a_lower_confidence(monkeypatch: pytest.Monk
     assert min(worst_of_search(start("auto", 0.95, rng), rng).margin(9) for _ in range(3)) < BAR
 
 
+@pytest.mark.medium
 def test_noise_that_is_larger_than_the_intervals_believe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numbers, "scale_of", partial(wider, numbers.scale_of))
     assert worst(CASES["laplace 0.5"](0.95)) < BAR

@@ -352,6 +352,7 @@ def test_an_interval_at_a_bound_keeps_its_inner_arm() -> None:
         assert high - low == pytest.approx(12.5 * laplace_mean_quantile(len(some), 0.95), rel=1e-4)
 
 
+@pytest.mark.medium
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(middle=st.fractions(-3, 4), down=st.fractions(0, 2), up=st.fractions(0, 2))
 def test_a_moved_interval_keeps_its_inner_arm_and_what_clipping_leaves(
@@ -366,6 +367,7 @@ def test_a_moved_interval_keeps_its_inner_arm_and_what_clipping_leaves(
     assert not 0 <= middle <= 1 or (low, high) == clipped
 
 
+@pytest.mark.medium
 @hypothesis.settings(max_examples=40)
 @hypothesis.given(
     st.fractions(-3, 4, max_denominator=10**6), st.floats(0, 5), st.floats(0, 5), st.sampled_from([1, 7, GRID_STEPS])

@@ -105,6 +105,7 @@ TABLE = read()
 SOME = TABLE[7::100]
 
 
+@pytest.mark.medium
 def test_a_sixth_of_the_quantiles_of_the_table_comes_out() -> None:
     with guarded():
         found = np.array([mixed_laplace_quantile(mix, confidence) for mix, confidence, _ in TABLE[::6]])
@@ -163,6 +164,7 @@ SHAPES = (0.5, 1.0, 7.0, 1500.0)
 BETA_TAILS = (0.5, 0.3, 0.01, 1e-9, 1e-60)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("a", SHAPES)
 def test_a_beta_quantile_has_ten_digits_in_either_tail(a: float) -> None:
     with mpmath.workdps(40):

@@ -195,7 +195,7 @@ def check(name: str, epsilon: str, error: float, confidence: float, *, runs: int
             assert kept(halves, error) >= fewest_kept(others), (name, epsilon, error, confidence, target, n, label)
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("name", "epsilon"),
     [("multilevel", "4"), ("table", "2"), ("laplace", "4"), ("subset_selection", "4"), ("vector", "4")],
@@ -204,6 +204,7 @@ def test_a_plan_is_kept_whatever_the_values_are(name: str, epsilon: str) -> None
     check(name, epsilon, 0.05, 0.95, runs=100, others=10)
 
 
+@pytest.mark.medium
 def test_a_plan_by_the_normal_law_alone_is_found() -> None:
     """The interval of so few is another one."""
     line, task = line_of("multilevel", "8")
@@ -352,7 +353,7 @@ def of_levels(task: Task, label: str) -> Values:
     return Values(places, POPULATIONS[label](places) / POPULATIONS[label](places).sum())
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("label", SPREAD)
 @pytest.mark.parametrize(("name", "epsilon"), [("multilevel", "6"), ("table", "4"), ("subset_selection", "2")])
 def test_a_plan_is_kept_by_people_like_those_of_the_data(name: str, epsilon: str, label: str) -> None:

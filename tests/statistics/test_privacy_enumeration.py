@@ -86,6 +86,7 @@ class ClippedNoise(Laplace):
         return super().probability(body, index, digits)
 
 
+@pytest.mark.medium
 def test_laplace_noise_that_is_too_narrow_or_clamped_is_found() -> None:
     assert verdict(NarrowLaplace(Fraction(1), 3), range(4)) == "above epsilon"
     assert verdict(Laplace(Fraction(1), 3), range(5)) == "above epsilon", "an index that was not clamped"

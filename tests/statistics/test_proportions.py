@@ -270,6 +270,7 @@ def frequencies(asked: Task, tally: Tally) -> list[float]:
     return [fact.mean or 0.0 for fact in estimate(asked, tally, NOMINAL).parts]
 
 
+@pytest.mark.medium
 def test_every_frequency_is_unbiased_and_they_sum_to_one() -> None:
     asked = task(size=2)
     mechanism = asked.randomizer
@@ -287,6 +288,7 @@ def three(counts: Sequence[int]) -> Tally:
     return Tally(sum(counts), tuple(counts))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("n", "epsilon"), [(1, "8"), (3, "0.5"), (7, "2")])
 def test_joint_intervals_cover_all_categories_and_single_ones_each(n: int, epsilon: str) -> None:
     asked = task(3, epsilon, size=1)
@@ -342,6 +344,7 @@ def test_the_projection_is_the_nearest_point_of_the_simplex() -> None:
     assert ((others - target) ** 2).sum(axis=1).min() >= ((given - target) ** 2).sum()
 
 
+@pytest.mark.medium
 def test_categories_of_several_epsilons_are_pooled_and_stay_unbiased() -> None:
     asked = task(5, "2", offers=["0.5", "2"])
     assert isinstance(asked.randomizer, Offers)

@@ -401,6 +401,7 @@ def test_a_category_among_forty_is_named_as_often_as_its_table_says(fits: Fits, 
         assert not fits([named, n - named], [wrong, 1 - wrong])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("coordinates", "sampled"), [(6, 1), (12, 9)])
 def test_a_vector_draws_its_coordinates_evenly_and_levels_by_value(
     fits: Fits, seeded: Seeded, coordinates: int, sampled: int
@@ -461,6 +462,7 @@ def test_the_variance_keeps_its_digits_where_the_textbook_form_loses_them() -> N
 # ---- the judge
 
 
+@pytest.mark.medium
 def test_counts_of_another_law_or_that_agree_too_well_do_not_fit(fits: Fits) -> None:
     law = np.array([0.4, 0.3, 0.2, 0.1])
     rng = np.random.default_rng(0)

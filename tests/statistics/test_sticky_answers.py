@@ -126,6 +126,7 @@ def test_a_value_that_never_changes_loses_one_slot(steps: int, levels: int, roun
     assert worst_ratio(laws) == RATIO
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("steps", "levels"), [(1, 1), (4, 1), (5, 2), (4, 3), (7, 3)])
 def test_one_round_has_the_law_of_the_mechanism(steps: int, levels: int) -> None:
     mechanism = Multilevel(E, steps, levels)

@@ -133,6 +133,7 @@ def test_a_restart_continues_where_it_stopped(world: World) -> None:
     assert (counted(world), world.estimate["n"]) == (15, 15)
 
 
+@pytest.mark.medium
 def test_a_store_that_fails_stops_the_run_and_acknowledges_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,6 +174,7 @@ def test_a_full_window_of_unknown_tasks_does_not_stop_known_ones(world: World) -
     assert world.store.refusals(UNKNOWN) == {Refusal.UNKNOWN_TASK: 5}
 
 
+@pytest.mark.medium
 def test_more_reports_of_an_unknown_task_than_can_be_held_are_counted(world: World) -> None:
     world.serve(for_s=0, tasks=(), any_task=True)
     publish(world, report_topic("heights", "device"), *frames(3 * BATCH_LIMIT))
@@ -366,6 +368,7 @@ def test_the_latest_round_is_released_and_an_earlier_one_can_be_asked_for(world:
 # In real threads
 
 
+@pytest.mark.medium
 async def test_stopping_in_the_middle_of_a_batch_finishes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, begun, may_end = MemoryBroker(window=50), threading.Event(), threading.Event()
 
@@ -391,6 +394,7 @@ async def test_stopping_in_the_middle_of_a_batch_finishes_it(tmp_path: Path, mon
     assert json.loads(broker.retained[ESTIMATE])["n"] == n
 
 
+@pytest.mark.medium
 async def test_the_event_loop_is_never_blocked_by_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broker, begun, ended = MemoryBroker(), threading.Event(), threading.Event()
     with SqliteStore(tmp_path / "store") as store:

@@ -207,6 +207,7 @@ def test_the_owner_of_a_task_stays_it_until_a_command_takes_it_over(mosquitto: M
         assert json.loads(retained(mosquitto, ESTIMATE))["store"] == reader.public_identity
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("rules", "missing"),
     [

@@ -65,6 +65,7 @@ def test_no_more_bytes_are_learned_than_a_device_remembers(memory_path: Path, mo
         assert f"{most} bytes" in refused[-1]
 
 
+@pytest.mark.medium
 def test_neither_one_nor_all_have_more_sums_than_is_said(memory_path: Path) -> None:
     with SqliteStore(memory_path / "store") as store:
         known = KnownTasks(store, ())
@@ -89,6 +90,7 @@ def test_one_s_own_tasks_come_first_and_small_ones_before_large(memory_path: Pat
         assert sorted(known, key=known.rank) == ["v7", "b1", "v8"]
 
 
+@pytest.mark.medium
 def test_no_warning_ends_those_that_come_later(memory_path: Path) -> None:
     """20 bad messages silenced every later warning, for the life of the process."""
     shown = StringIO()
@@ -142,6 +144,7 @@ def test_where_too_many_have_no_room_any_unknown_task_may_be_one(
         assert "more than" in known.limit_reached
 
 
+@pytest.mark.medium
 def test_a_task_with_too_many_sums_has_no_room(memory_path: Path) -> None:
     with SqliteStore(memory_path / "store") as store:
         known = KnownTasks(store, ())

@@ -61,6 +61,7 @@ def tally_of(reported: list[int]) -> Tally:
     return fold(LAPLACE, np.array(reported, dtype=np.int64).reshape(-1, 1))
 
 
+@pytest.mark.medium
 @given(REPORTED)
 def test_sums_are_exact_at_the_ends_of_64_bits(reported: list[int]) -> None:
     assert isinstance(LAPLACE, Laplace)
@@ -72,6 +73,7 @@ def test_sums_are_exact_at_the_ends_of_64_bits(reported: list[int]) -> None:
     assert tally_of(reported) == (Tally(len(reported), tuple(expected)) if reported else Tally())
 
 
+@pytest.mark.medium
 @given(st.lists(REPORTED, min_size=3, max_size=3))
 def test_three_shards_in_every_order_merge_to_the_same_tally(shards: list[list[int]]) -> None:
     together = tally_of([k for shard in shards for k in shard])

@@ -32,6 +32,7 @@ def says(world: World) -> tuple[bool, bool]:
     return "closed" in document, "final" in document
 
 
+@pytest.mark.medium
 def test_an_estimate_says_when_its_task_has_closed_and_when_it_is_final(world: World) -> None:
     world.serve()
     world.send(frame(CLOSING))
@@ -47,6 +48,7 @@ def test_an_estimate_says_when_its_task_has_closed_and_when_it_is_final(world: W
     assert world.store.task_rows()[0].state is TaskState.CLOSED
 
 
+@pytest.mark.medium
 def test_a_clock_set_back_opens_no_task_again(world: World) -> None:
     world.serve()
     counted = frame(CLOSING)
@@ -64,6 +66,7 @@ def test_a_clock_set_back_opens_no_task_again(world: World) -> None:
     assert says(world) == (True, True)
 
 
+@pytest.mark.medium
 def test_a_replay_counts_nothing_at_any_time(world: World) -> None:
     day = [frame(CLOSING) for _ in range(100)]
     world.serve()
@@ -128,6 +131,7 @@ def test_no_mark_is_set_on_a_task_that_is_not_there(world: World) -> None:
         command.close_task("heigths")
 
 
+@pytest.mark.medium
 def test_a_task_that_never_closes_and_one_at_the_end_of_time_stay_open(world: World) -> None:
     world.task = make_task(DRAFT | {"closes": "9999-12-31T23:59:59Z"})
     world.serve()

@@ -55,6 +55,7 @@ def test_a_worker_that_followed_recalls_nothing_when_it_takes_over(
     assert told(caplog) == told(caplog, STOPS) == (how == "cut_off")
 
 
+@pytest.mark.medium
 def test_rounds_that_began_while_a_worker_followed_are_not_taken_for_lost(group: World) -> None:
     group.task = ROUNDS
     two(group)
@@ -67,6 +68,7 @@ def test_rounds_that_began_while_a_worker_followed_are_not_taken_for_lost(group:
     assert group.made == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("away", [15.0, 60.0])
 def test_a_worker_that_gets_the_lease_back_publishes_nothing_from_before(
     group: World, away: float, caplog: pytest.LogCaptureFixture
@@ -217,6 +219,7 @@ def test_a_restart_while_no_worker_publishes_is_recalled_by_the_next(group: Worl
     assert (group.row.holder, group.made) == ("2", 1)
 
 
+@pytest.mark.medium
 def test_a_late_estimate_of_an_earlier_lease_is_replaced_without_blame(
     group: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -432,6 +432,7 @@ def many(first: World) -> LateBus:
     return LateBus(first.broker)
 
 
+@pytest.mark.medium
 def test_hundreds_of_tasks_are_published_without_waiting_for_each(first: World, many: LateBus) -> None:
     before = first.store.version()
     first.serve(bus=many, tasks=(), for_s=6)
@@ -448,6 +449,7 @@ def test_hundreds_of_tasks_are_published_without_waiting_for_each(first: World, 
     assert all(retained[task_topic(task.id)] == task.payload for task in MANY)
 
 
+@pytest.mark.medium
 def test_a_task_forgotten_before_it_is_published_again_ends_nothing(first: World, many: LateBus) -> None:
     first.serve(bus=many, tasks=(), for_s=6)
     many.late_s = 2
@@ -478,6 +480,7 @@ def test_hundreds_of_tasks_of_another_store_are_left_alone(first: World, many: L
     assert many.published == []
 
 
+@pytest.mark.medium
 def test_hundreds_of_claims_at_once_are_yielded_to_together(first: World, many: LateBus) -> None:
     first.serve(bus=many, tasks=())
     before = first.store.version()

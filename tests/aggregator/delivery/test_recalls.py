@@ -91,11 +91,13 @@ def play(world: World, story: str) -> None:
             world.wait(float(what) * UNITS[number])
 
 
+@pytest.mark.medium
 def test_a_fresh_store_and_an_undisturbed_broker_recall_nothing(world: World) -> None:
     play(world, 3 * QUIET)
     assert world.broker.recalls == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("story", "made"), STORIES)
 def test_each_sign_of_a_loss_is_recalled_once(world: World, story: str, made: int) -> None:
     play(world, story)
@@ -141,6 +143,7 @@ def test_nonsense_of_a_broker_is_as_good_as_silence(world: World, words: bytes) 
     assert world.made == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("jump", [timedelta(hours=9), -timedelta(hours=9), timedelta(days=400)])
 def test_a_clock_that_jumps_does_not_storm(world: World, jump: timedelta) -> None:
     world.serve()
@@ -337,6 +340,7 @@ def test_a_user_who_may_not_write_recalls_is_told_once(
     assert told(caplog, "heights", "hush/v1/recalls/+", "allow") == 1
 
 
+@pytest.mark.medium
 def test_quiet_hours_cost_a_write_every_ten_minutes(world: World) -> None:
     world.serve()
     before = world.store.version()
@@ -396,6 +400,7 @@ def test_an_operator_who_closes_the_task_ends_its_recall(world: World) -> None:
     assert world.open is None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("recalled", [True, False], ids=["recalled", "the twin without a recall"])
 def test_recalled_reports_count_for_twice_the_spread_after_the_end(world: World, *, recalled: bool) -> None:
     world.task = CLOSING

@@ -63,6 +63,7 @@ def last_of_hours(published: Sequence[Result]) -> list[tuple[float, int]]:
     return found
 
 
+@pytest.mark.medium
 def test_a_step_is_the_last_estimate_that_was_published_in_an_hour(world: World) -> None:
     world.serve()
     draw = random.Random(7)  # noqa: S311 - repeatable on purpose
@@ -146,6 +147,7 @@ def test_before_a_release_no_step_tells_of_a_report(world: World, task: Task) ->
         assert all((one.updated_at - START) % timedelta(hours=1) == timedelta(0) for one in world.published if one.n)
 
 
+@pytest.mark.medium
 def test_the_final_figure_is_the_last_step(world: World) -> None:
     world.task = CLOSING
     world.serve()
@@ -237,6 +239,7 @@ def test_categories_vectors_and_failures_have_their_counts_alone() -> None:
 floats = st.floats(allow_nan=False, allow_infinity=False)
 
 
+@pytest.mark.medium
 @given(floats, floats, floats)
 def test_figures_are_rounded_to_a_thousandth_of_the_interval(a: float, b: float, mean: float) -> None:
     low, high = min(a, b), max(a, b)

@@ -133,6 +133,7 @@ MISTAKES: Mapping[str, tuple[tuple[str, str], Mapping[str, str]]] = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", MISTAKES)
 async def test_each_mistake_in_the_rules_is_found(name: str, tmp_path: Path) -> None:
     mistake, expected = MISTAKES[name]

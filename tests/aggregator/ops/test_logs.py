@@ -66,6 +66,7 @@ def test_at_most_50_lines_of_a_kind_a_minute_and_the_rest_is_a_number(how: LogFo
     assert "after" in lines[-1]
 
 
+@pytest.mark.medium
 def test_kinds_without_end_have_one_limit_together() -> None:
     with logging_as(LogFormat.JSON) as (stream, _):
         for number in range(3000):

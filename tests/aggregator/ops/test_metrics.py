@@ -140,6 +140,7 @@ def test_refusals_never_fall_when_a_task_is_forgotten() -> None:
     assert alone.figures().refused[Refusal.CLOSED] == 7
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_a_store_alone_has_its_counts_and_nothing_of_an_intake(tmp_path: Path) -> None:
     alone = StoreFigures()

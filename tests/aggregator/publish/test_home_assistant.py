@@ -154,6 +154,7 @@ NOTHING: dict[str, Callable[[str], bytes]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", TASKS)
 def test_where_there_is_no_figure_it_is_unknown_without_a_warning(kind: str) -> None:
     found = sensors(announcement(TASKS[kind], STATUS))

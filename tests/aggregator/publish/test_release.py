@@ -182,6 +182,7 @@ async def test_tasks_that_fail_are_tried_when_their_reports_have_doubled() -> No
     assert world.most_running == 1
 
 
+@pytest.mark.medium
 async def test_slow_estimates_run_one_at_a_time_next_to_a_fresh_one() -> None:
     slow, world = names(30, "a-slow"), World()
     await world.serve(2, lambda: world.count("healthy"))
@@ -261,6 +262,7 @@ async def test_an_estimator_that_raises_stops_no_other_task(takes: float) -> Non
     assert world.released("bad")[-1]["failures"] == {"estimate": "crashed"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 async def test_trouble_is_logged_once_and_without_a_number_of_reports(
     caplog: pytest.LogCaptureFixture, seconds: float
@@ -308,6 +310,7 @@ async def test_publications_do_not_wait_for_each_others_acknowledgement() -> Non
     assert len(world.published) == 200
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("hostile", ["new", "slow to make", "failing"])
 async def test_own_tasks_have_their_turn_among_many_large_foreign_ones(hostile: str) -> None:
     own, quick, evil = names(15, "own"), names(15, "quick"), names(400, "evil")
@@ -323,6 +326,7 @@ async def test_own_tasks_have_their_turn_among_many_large_foreign_ones(hostile: 
     assert {*evil} & {*world.order}, "they have a turn, too"
 
 
+@pytest.mark.medium
 async def test_neither_small_nor_large_tasks_wait_for_all_of_the_others() -> None:
     large, small = names(100, "large"), names(400, "small")
     world = World(ranks=dict.fromkeys(large, (False, 1000)), takes=dict.fromkeys(large, 0.1))
@@ -334,6 +338,7 @@ async def test_neither_small_nor_large_tasks_wait_for_all_of_the_others() -> Non
     assert min(before[name] for name in large) < 100
 
 
+@pytest.mark.medium
 async def test_what_the_last_run_did_not_publish_comes_first() -> None:
     many, left = names(500), [f"task-{k}" for k in range(300, 420)]
     world = World(takes=dict.fromkeys(many, 0.01))

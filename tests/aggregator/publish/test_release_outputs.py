@@ -125,7 +125,7 @@ async def outputs(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, obje
     return found
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("rule", RULES)
 async def test_reports_that_are_not_released_change_nothing(
     tmp_path: Path, rule: str, monkeypatch: pytest.MonkeyPatch

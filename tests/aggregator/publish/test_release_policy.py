@@ -92,6 +92,7 @@ def test_an_estimate_below_release_from_has_no_figures(tmp_path: Path) -> None:
         assert world.estimate["n"] == 6
 
 
+@pytest.mark.medium
 def test_estimates_are_released_at_fixed_times_only(tmp_path: Path) -> None:
     with recorded(tmp_path / "s", HOURLY) as world:
         world.serve()
@@ -277,6 +278,7 @@ def test_nothing_seen_before_a_release_depends_on_the_reports(tmp_path: Path, ta
         assert life(tmp_path / str(number), task, reports) == silent
 
 
+@pytest.mark.medium
 def test_planted_without_a_rule_what_is_seen_depends_on_reports(tmp_path: Path) -> None:
     task = make_task(DRAFT)
     assert life(tmp_path / "silent", task, [0, 0, 0, 0]) != life(tmp_path / "one", task, [1, 0, 0, 0])

@@ -37,6 +37,7 @@ def dropped(world: World) -> list[int]:
     return [one.round for one in world.store.stored_rounds() if one.dropped]
 
 
+@pytest.mark.medium
 def test_reports_are_dropped_once_their_task_was_closed_for_so_long(world: World) -> None:
     world.task = CLOSING
     world.serve()

@@ -116,6 +116,7 @@ def test_a_hundred_thousand_reports_are_there_once(path: Path) -> None:
         assert store.commit([accepted((NARROW, 0), other)], {}).accepted == len(other)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_all_runs_are_merged_into_one_and_counting_goes_on(path: Path) -> None:
     rng, known = np.random.default_rng(3), Known()
@@ -157,6 +158,7 @@ def test_a_round_is_dropped_while_runs_are_merged(path: Path) -> None:
         check(store, known, rng)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_runs_of_which_everything_was_deleted_can_be_merged(path: Path) -> None:
     rng, known = np.random.default_rng(5), Known()
@@ -175,6 +177,7 @@ def test_runs_of_which_everything_was_deleted_can_be_merged(path: Path) -> None:
         check(store, known, rng)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 def test_a_batch_that_failed_leaves_no_report_behind(path: Path) -> None:
     rng, known = np.random.default_rng(6), Known()
@@ -204,6 +207,7 @@ def test_ids_that_end_in_zeros_are_different_ids(path: Path) -> None:
         assert [report.id for report in store.reports(NARROW.digest, 0)] == sorted(ids)
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("column", ["ids", "bodies"])
 def test_damaged_reports_are_never_merged(path: Path, column: str) -> None:
@@ -220,6 +224,7 @@ def test_damaged_reports_are_never_merged(path: Path, column: str) -> None:
         any(store.commit(batch(rng, 12, {}), {}).accepted == 0 for _ in range(20))
 
 
+@pytest.mark.medium
 def test_a_thief_of_the_file_does_not_learn_which_report_is_the_newest(path: Path) -> None:
     """At least a thousand others are in the same place, and those that leave the head are chosen at random."""
     rng, stays = np.random.default_rng(8), list[float]()

@@ -85,6 +85,7 @@ def test_a_batch_that_fails_at_any_table_changes_nothing(store: SqliteStore, pat
     assert store.tally(WEIGHTS.digest, 0).n == 1
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(sys.platform == "win32", reason="this system has no limit for files")
 def test_a_disk_that_takes_no_more_refuses_a_batch_and_keeps_others(path: Path) -> None:
     import resource  # noqa: PLC0415 - of this system
@@ -264,6 +265,7 @@ def test_a_damaged_report_is_an_error(store: SqliteStore, path: Path, column: st
         list(store.reports(HEIGHTS.digest, 0))
 
 
+@pytest.mark.medium
 def test_no_flipped_bit_changes_an_estimate_in_silence(path: Path) -> None:
     fill(path)
     sound, right = path.read_bytes(), everything(path)

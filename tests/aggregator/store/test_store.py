@@ -129,6 +129,7 @@ def test_n_is_the_number_of_ids_whatever_is_delivered_again(
     assert len(place.ids()) - before_all == len(first)
 
 
+@pytest.mark.medium
 def test_hundreds_of_tasks_in_one_batch_have_their_own_tallies(store: ServedStore) -> None:
     tasks = [make_task({"id": f"t{k}", "epsilon": "1", "domain": NUMBER}) for k in range(420)]
     for body in (1, 2, 3):

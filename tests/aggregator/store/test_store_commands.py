@@ -247,6 +247,7 @@ def test_a_damaged_backup_is_not_put_back(path: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.medium
 def test_a_compacted_store_is_smaller_and_has_the_same_reports(path: Path) -> None:
     with SqliteStore(path) as opened:
         for _ in range(60):

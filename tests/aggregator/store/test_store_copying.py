@@ -137,6 +137,7 @@ def test_a_tally_that_is_not_that_of_its_reports_is_named(place: StorePlace, tmp
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.medium
 def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
     place = StorePlace(tmp_path / "store")
     fill(place)

@@ -368,7 +368,7 @@ def test_every_loop_survives_a_store_that_fails_for_a_moment(memory_path: Path, 
     assert len(kinds) >= 20, sorted(kinds)
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("failure", ["all from then on", "one call while it is told to end"])
 def test_no_loop_keeps_a_service_whose_store_fails_from_ending(memory_path: Path, failure: str) -> None:
     assert problems(memory_path, "alone", first_calls(memory_path, "alone"), failure) == []
@@ -424,6 +424,7 @@ async def steps_until_done(failing: FailingAt, step: Callable[[], Any]) -> bool:
     return False
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_a_dropped_round_is_reported_whatever_call_fails(tmp_path: Path) -> None:
     for number in itertools.count():
@@ -452,6 +453,7 @@ async def test_a_dropped_round_is_reported_whatever_call_fails(tmp_path: Path) -
             assert [*opened.reports(ROUNDS.digest, 0)] == []
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_a_release_is_reported_once_whatever_call_fails(tmp_path: Path) -> None:
     for number in itertools.count():

@@ -121,6 +121,7 @@ def test_a_week_later_whole_days_stay(store: ServedStore) -> None:
     assert [(one.until - START) / DAY for one in store.steps(HEIGHTS.digest, 0)] == [1, 2, 3, 9]
 
 
+@pytest.mark.medium
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(data=st.data())
 def test_steps_are_always_whole_hours_and_ten_reports_apart(store: ServedStore, data: st.DataObject) -> None:

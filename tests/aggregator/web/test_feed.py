@@ -140,6 +140,7 @@ async def test_a_follower_of_one_task_gets_its_changes_alone(path: Path, store: 
             await follower.leave()
 
 
+@pytest.mark.medium
 async def test_a_stream_without_events_shows_that_it_is_open(path: Path, store: SqliteStore) -> None:
     """Every fifteen seconds, also while another task changes."""
     async with running(path) as feed:

@@ -70,6 +70,7 @@ def timeless(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # What is read
 
 
+@pytest.mark.medium
 async def test_results_are_the_documents_of_the_command(path: Path) -> None:
     async with asked(Service(path)) as client:
         for task in ("heights", "way"):
@@ -80,6 +81,7 @@ async def test_results_are_the_documents_of_the_command(path: Path) -> None:
                 assert timeless(there["results"] if round_ == "all" else [there]) == timeless(shown)
 
 
+@pytest.mark.medium
 async def test_all_rounds_come_in_portions(path: Path) -> None:
     async with asked(Service(path)) as client:
         first = await client.document("/v1/tasks/heights/rounds/all?limit=2")
@@ -94,6 +96,7 @@ async def csv_of(client: Client, task: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
 
+@pytest.mark.medium
 async def test_the_table_has_every_estimate_and_interval_of_the_documents(path: Path) -> None:
     async with asked(Service(path)) as client:
         documents = (await client.document("/v1/tasks/heights/rounds/all"))["results"]
@@ -109,6 +112,7 @@ async def test_the_table_has_every_estimate_and_interval_of_the_documents(path: 
         assert (one["confidence"], one["final"]) == ("0.95", "no")
 
 
+@pytest.mark.medium
 async def test_names_in_the_table_are_no_formulas_and_keep_their_quotes(tmp_path: Path) -> None:
     labels = ["=1+1", "@x", 'a "b", c', "plain"]
     task = make_task({"id": "way", "epsilon": "4", "domain": {"kind": "category", "labels": labels}})
@@ -127,6 +131,7 @@ async def test_names_in_the_table_are_no_formulas_and_keep_their_quotes(tmp_path
             assert ends == category[field]
 
 
+@pytest.mark.medium
 async def test_steps_have_counts_estimates_and_whole_hours(path: Path) -> None:
     steps = [Step(1_800_000_000, 10, 0.25, (0.125, 0.5), 0.9), Step(1_800_003_600, 40)]
     with SqliteStore(path) as store:
@@ -146,6 +151,7 @@ async def test_steps_have_counts_estimates_and_whole_hours(path: Path) -> None:
     assert second == facts | {"round": 1, "steps": []}
 
 
+@pytest.mark.medium
 async def test_the_list_of_tasks_is_that_of_the_command(path: Path) -> None:
     shown = printed(task_app, "list", "--store", str(path))
     async with asked(Service(path)) as client:
@@ -154,6 +160,7 @@ async def test_the_list_of_tasks_is_that_of_the_command(path: Path) -> None:
         assert (await client.get("/v1/tasks/way/document")).content == WAY.payload
 
 
+@pytest.mark.medium
 async def test_refusals_are_counted_by_reason_with_their_meanings(path: Path) -> None:
     async with asked(Service(path)) as client:
         assert (await client.document("/v1/tasks/heights/refusals"))["refused"] == {"closed": 2}
@@ -166,6 +173,7 @@ async def test_refusals_are_counted_by_reason_with_their_meanings(path: Path) ->
 # What is written
 
 
+@pytest.mark.medium
 async def test_a_task_is_stored_once_and_its_id_stays_taken(path: Path) -> None:
     other = {**DRAFT, "epsilon": "2"}
     async with asked(writable(path)) as client:
@@ -182,6 +190,7 @@ async def test_a_task_is_stored_once_and_its_id_stays_taken(path: Path) -> None:
         assert store.task("heights") == HEIGHTS.payload
 
 
+@pytest.mark.medium
 async def test_a_task_is_withdrawn_opened_again_and_closed_for_good(path: Path) -> None:
     async with asked(writable(path)) as client:
         withdrawn = (await client.post("/v1/tasks/heights/withdraw", headers=BEARER)).json()
@@ -213,6 +222,7 @@ INVALID = [
 ]
 
 
+@pytest.mark.medium
 async def test_a_body_that_is_no_task_is_refused_and_nothing_is_stored(path: Path) -> None:
     before = rows(path)
     async with asked(writable(path)) as client:
@@ -226,6 +236,7 @@ async def test_a_body_that_is_no_task_is_refused_and_nothing_is_stored(path: Pat
 # Single reports
 
 
+@pytest.mark.medium
 async def test_reports_are_exported_as_they_are_stored(path: Path) -> None:
     with SqliteReader(path) as store:
         reports = [one for number in range(3) for one in store.reports(HEIGHTS.digest, number)]
@@ -240,6 +251,7 @@ async def test_reports_are_exported_as_they_are_stored(path: Path) -> None:
     assert table["id"].to_pylist() == [one.id for one in reports if one.round == 2]
 
 
+@pytest.mark.medium
 async def test_an_export_names_the_rounds_whose_reports_were_dropped(path: Path) -> None:
     with SqliteStore(path) as store:
         while store.drop_reports(HEIGHTS.digest, 2):
@@ -252,6 +264,7 @@ async def test_an_export_names_the_rounds_whose_reports_were_dropped(path: Path)
     assert "hush-dropped-rounds" not in whole.headers
 
 
+@pytest.mark.medium
 async def test_two_exports_run_at_once_and_each_gives_its_place_back(path: Path) -> None:
     async with asked(writable(path)) as client:
         exports = client.app.state.reading.exports
@@ -282,6 +295,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.medium
 async def test_each_refused_request_has_its_problem(path: Path) -> None:
     async with asked(writable(path)) as client:
         assert (await client.post("/v1/tasks/way/close", headers=BEARER)).status_code == 200
@@ -294,6 +308,7 @@ async def test_each_refused_request_has_its_problem(path: Path) -> None:
     assert (kind_of(wrong), wrong.headers["allow"]) == ("wrong-method", "GET, HEAD, POST")
 
 
+@pytest.mark.medium
 async def test_a_service_without_a_token_or_writing_says_so(path: Path) -> None:
     async with asked(Service(path)) as client:
         assert kind_of(await client.get("/v1/tasks/way/reports.csv")) == "no-token-set"
@@ -301,6 +316,7 @@ async def test_a_service_without_a_token_or_writing_says_so(path: Path) -> None:
     assert (kind_of(only), "--http-write" in only.json()["detail"]) == ("read-only", True)
 
 
+@pytest.mark.medium
 async def test_a_service_that_guards_reading_still_explains_problems(path: Path) -> None:
     async with asked(Service(path, token=Token(TOKEN), guarded=True)) as client:
         assert kind_of(await client.get("/v1/tasks")) == "token-missing"
@@ -326,6 +342,7 @@ class Held(ThreadEstimator):
         return await super().__call__(task, tally, confidence)
 
 
+@pytest.mark.medium
 async def test_an_answer_that_takes_30_s_is_given_up(path: Path) -> None:
     async with asked(Service(path, estimator=Held())) as client:
         begun = asyncio.get_running_loop().time()
@@ -333,6 +350,7 @@ async def test_an_answer_that_takes_30_s_is_given_up(path: Path) -> None:
         assert asyncio.get_running_loop().time() - begun == pytest.approx(30, abs=0.1)
 
 
+@pytest.mark.medium
 async def test_an_address_has_half_of_the_64_requests_at_once(path: Path) -> None:
     held = Held()
     async with asked(Service(path, estimator=held)) as first, Client(first.app, "127.0.0.2") as second:
@@ -398,6 +416,7 @@ class Running:
         raise NotImplementedError
 
 
+@pytest.mark.medium
 async def test_an_aggregator_that_is_silent_or_without_its_broker_is_not_ready(path: Path) -> None:
     async with asked(Service(path, live=Running(connected=False))) as client:
         assert kind_of(await client.get("/readyz")) == "broker-unavailable"
@@ -407,6 +426,7 @@ async def test_an_aggregator_that_is_silent_or_without_its_broker_is_not_ready(p
             assert kind_of(await client.get(place)) == "intake-silent"
 
 
+@pytest.mark.medium
 async def test_a_ready_service_reports_its_backlog_and_its_warnings(path: Path) -> None:
     live = Running(backlog=Backlog(412_000, 41_234.6), stored=588_000)
     async with asked(Service(path, live=live)) as client:

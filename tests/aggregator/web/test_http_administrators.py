@@ -38,6 +38,7 @@ def lines(service: Service) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.medium
 @virtual
 async def test_a_reader_cannot_write_and_an_administrator_can_do_both(service: Service) -> None:
     async with asked(service) as client:
@@ -50,6 +51,7 @@ async def test_a_reader_cannot_write_and_an_administrator_can_do_both(service: S
         assert (await client.post("/v1/tasks", json=NEW, headers=bearer(BERT))).status_code == 201
 
 
+@pytest.mark.medium
 @virtual
 async def test_each_action_is_logged_with_its_administrator_and_result(service: Service) -> None:
     async with asked(service) as client:
@@ -80,6 +82,7 @@ async def test_each_action_is_logged_with_its_administrator_and_result(service: 
     assert not any(secret in text for secret in (ANNA, BERT, TOKEN))
 
 
+@pytest.mark.medium
 @virtual
 async def test_a_round_in_another_notation_is_refused(service: Service) -> None:
     others = ["4%0a", "%205", "%2B6", "0_7", "8.0", "9%09", "%0a10", "12e0", "%EF%BC%913", "-1", "0x3", "1" * 30]
@@ -93,6 +96,7 @@ async def test_a_round_in_another_notation_is_refused(service: Service) -> None:
     assert "ok" not in {one["status"] for one in lines(service)}
 
 
+@pytest.mark.medium
 @virtual
 async def test_without_a_log_that_can_be_written_nothing_is_done(service: Service, tmp_path: Path) -> None:
     blocked = replace(service, audit=AuditLog(tmp_path / "missing" / "audit"))
@@ -101,6 +105,7 @@ async def test_without_a_log_that_can_be_written_nothing_is_done(service: Servic
         assert (await client.document("/v1/tasks/way", **bearer(ANNA)))["state"] == "open"
 
 
+@pytest.mark.medium
 @virtual
 async def test_a_log_that_was_renamed_continues_in_a_new_file(service: Service, tmp_path: Path) -> None:
     async with asked(service) as client:
@@ -110,6 +115,7 @@ async def test_a_log_that_was_renamed_continues_in_a_new_file(service: Service, 
     assert [one["action"] for one in lines(service)] == ["close", "close"]
 
 
+@pytest.mark.medium
 @virtual
 async def test_without_administrators_the_one_token_may_do_everything(service: Service) -> None:
     alone = replace(service, administrators=())

@@ -30,6 +30,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.medium
 async def test_an_answer_is_sent_again_only_after_a_change(client: Client, tmp_path: Path) -> None:
     first = await client.get(LATEST)
     known = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
@@ -45,6 +46,7 @@ async def test_an_answer_is_sent_again_only_after_a_change(client: Client, tmp_p
     assert fresh.headers["etag"] != first.headers["etag"]
 
 
+@pytest.mark.medium
 async def test_each_encoding_of_an_answer_has_its_own_tag(client: Client) -> None:
     packed, plain = [await client.get(LARGE, headers={"Accept-Encoding": one}) for one in ("gzip", "identity")]
     assert packed.headers["content-encoding"] == "gzip"
@@ -56,6 +58,7 @@ async def test_each_encoding_of_an_answer_has_its_own_tag(client: Client) -> Non
     assert (await client.get(LARGE, headers={"If-None-Match": "*"})).status_code == 304
 
 
+@pytest.mark.medium
 async def test_gzip_is_for_clients_that_accept_it(client: Client) -> None:
     taken = ["gzip", "br, GZIP ; q=0.5", "*"]
     refused = ["gzip;q=0, *", "gzip;q=0.000", "gzip;q=2", "gzip;level=9", "identity", "x-gzip", ""]
@@ -68,6 +71,7 @@ async def test_gzip_is_for_clients_that_accept_it(client: Client) -> None:
     assert "immutable" in answer.headers["cache-control"]
 
 
+@pytest.mark.medium
 async def test_no_answer_to_another_site_is_compressed(client: Client) -> None:
     """The page contains its address: its compressed length would show how well a guess in it fits the figures."""
     link = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -98,6 +102,7 @@ def places() -> list[str]:
     return sorted(found - {"/v1/events", "/metrics"})  # a stream; and figures that count the requests
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("encoding", ["gzip", "identity"])
 async def test_head_has_the_status_and_headers_of_get_and_no_body(client: Client, encoding: str) -> None:
     for headers in ({**BEARER, "Accept-Encoding": encoding}, {"Accept-Encoding": encoding}):
@@ -108,6 +113,7 @@ async def test_head_has_the_status_and_headers_of_get_and_no_body(client: Client
     assert (await client.head("/v1/tasks/heights/withdraw")).status_code == 405
 
 
+@pytest.mark.medium
 async def test_head_of_a_stream_ends_and_releases_its_place(client: Client) -> None:
     for place, kind in (("/v1/events", "text/event-stream"), ("/v1/tasks/heights/reports.csv", "text/csv")):
         for _ in range(3):  # more than there are places for exports

@@ -39,6 +39,7 @@ def assert_exact(type_: type, document: dict[str, object], text: str | bytes) ->
             adapter.validate_json(json.dumps(wrong), strict=True)
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_every_document_fits_its_type_exactly(tmp_path: Path) -> None:
     from hush_aggregator.http.schemas import ResultDocument, TaskDocument  # noqa: PLC0415 - as above
@@ -54,6 +55,7 @@ async def test_every_document_fits_its_type_exactly(tmp_path: Path) -> None:
             assert_exact(ResultDocument, answer.json(), answer.content)
 
 
+@pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_the_description_is_openapi_with_every_problem_and_token(tmp_path: Path) -> None:
     async with asked(Service(make_store(tmp_path / "store"), root_path="/hush")) as client:

@@ -193,6 +193,7 @@ def test_wrong_reports_of_categories_are_a_warning_above_the_table() -> None:
         assert shown.index('class="warning alarm"') < shown.index('data-figure="categories.0.frequency"')
 
 
+@pytest.mark.medium
 @virtual
 async def test_noise_explains_a_share_below_zero_if_reports_look_right(tmp_path: Path) -> None:
     ways = {"kind": "category", "labels": ["bus", "car", "bicycle", "boat"]}
@@ -252,6 +253,7 @@ async def precise(tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.medium
 @virtual
 @pytest.mark.parametrize(("name", "scale", "unit"), [("height", 1, "cm"), ("home", 100, "points")])
 async def test_a_wanted_precision_needs_reports_as_the_square(
@@ -278,6 +280,7 @@ def frames(policy: str) -> str:
     return policy.rpartition("frame-ancestors ")[2]
 
 
+@pytest.mark.medium
 @virtual
 async def test_only_named_origins_may_have_the_page_in_a_frame(tmp_path: Path) -> None:
     path, origins = make_store(tmp_path / "store"), ("https://example.org", "http://intranet:8080")

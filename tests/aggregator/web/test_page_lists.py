@@ -41,6 +41,7 @@ async def listed(client: Client, query: str = "") -> list[str]:
     return re.findall(r' id="task-([a-z0-9-]+)"', await client.page(f"/?{query}"))
 
 
+@pytest.mark.medium
 async def test_pages_have_every_task_once_and_closed_ones_last(tmp_path: Path) -> None:
     tasks = [bit(f"t{k:03}") for k in range(2 * LISTED + 1)]
     with SqliteStore(add(tmp_path / "store", *tasks)) as store:
@@ -51,6 +52,7 @@ async def test_pages_have_every_task_once_and_closed_ones_last(tmp_path: Path) -
     assert [len(one) for one in pages] == [LISTED, LISTED, 1, 1]  # after the last page comes the last
 
 
+@pytest.mark.medium
 async def test_tasks_are_found_by_their_words_and_state_and_sorted(tmp_path: Path) -> None:
     heights, bus, ways = bit("heights", title="Größe", purpose="Better BUSES"), bit("a-bus"), bit("z", title="Ways")
     with SqliteStore(add(tmp_path / "store", heights, bus, ways)) as store:
@@ -97,6 +99,7 @@ class Held(ThreadEstimator):
         return await super().__call__(task, tally, confidence)
 
 
+@pytest.mark.medium
 async def test_a_list_has_its_counts_before_any_estimate_is_made(tmp_path: Path) -> None:
     for number in (3, 30):  # waited for in vain, and too many to wait for
         tasks = [bit(f"t{k:02}") for k in range(number)]
@@ -111,6 +114,7 @@ async def test_a_list_has_its_counts_before_any_estimate_is_made(tmp_path: Path)
             assert (await client.page("/")).count('data-figure="mean"') == number
 
 
+@pytest.mark.medium
 async def test_a_slow_estimate_shows_the_last_one_of_the_same_state(tmp_path: Path) -> None:
     task, estimator = bit("t"), Held()
     with SqliteStore(add(tmp_path / "store", task, reports=50)) as store:
@@ -124,6 +128,7 @@ async def test_a_slow_estimate_shows_the_last_one_of_the_same_state(tmp_path: Pa
             estimator.released.set()
 
 
+@pytest.mark.medium
 async def test_no_estimate_is_made_twice_for_pages_documents_and_events(tmp_path: Path) -> None:
     estimator = Held()
     path = add(tmp_path / "store", bit("a"), bit("b"), reports=7)
@@ -138,6 +143,7 @@ async def test_no_estimate_is_made_twice_for_pages_documents_and_events(tmp_path
         assert (await client.document("/v1/tasks/a/rounds/0"))["final"]
 
 
+@pytest.mark.medium
 async def test_readers_of_a_task_that_counts_share_its_next_estimate(tmp_path: Path) -> None:
     """However many ask while each read finds more reports, one estimate is made at a time, and none is too old."""
     task, estimator = bit("t"), Held("t")
@@ -158,6 +164,7 @@ async def test_readers_of_a_task_that_counts_share_its_next_estimate(tmp_path: P
     assert estimator.asked == [("t", 7), ("t", 8)]
 
 
+@pytest.mark.medium
 async def test_a_slow_estimate_delays_no_other_and_quick_ones_take_turns(tmp_path: Path) -> None:
     tasks = [bit(f"t{k}") for k in range(8)]
     estimator = Held("t0")
@@ -199,6 +206,7 @@ async def names(client: Client, query: str) -> list[str]:
     return [name for name in map(html.unescape, shown) if name in LABELS]
 
 
+@pytest.mark.medium
 async def test_a_search_and_a_page_show_their_categories(client: Client) -> None:
     document = (await client.document("/v1/tasks/many/rounds/latest"))["categories"]
     shares = {one["label"]: one["frequency"] for one in document}
@@ -223,6 +231,7 @@ async def test_a_search_and_a_page_show_their_categories(client: Client) -> None
     assert float(shown) == document[597]["frequency"]  # the same on every page
 
 
+@pytest.mark.medium
 async def test_forms_and_links_of_a_search_keep_round_and_order(client: Client) -> None:
     page = await client.page("/tasks/many?round=0&find=%22%3E%3Cscript%3E&start=0")
     (form,) = re.findall(r"<form.*?</form>", page)
@@ -235,6 +244,7 @@ async def test_forms_and_links_of_a_search_keep_round_and_order(client: Client) 
     assert "<form" not in await client.page("/tasks/few")
 
 
+@pytest.mark.medium
 async def test_an_invalid_page_or_search_is_refused(client: Client) -> None:
     for query in ("start=-1", "start=1000000", "start=x", f"find={'a' * 501}", "order=luck", "round=x"):
         assert (await client.get(f"/tasks/many?{query}")).status_code == 422

@@ -46,6 +46,7 @@ class Seen(HTMLParser):
         self.text += data
 
 
+@pytest.mark.medium
 @given(text=st.one_of(st.text(max_size=60), st.sampled_from(MARKUP)))
 def test_text_of_an_author_is_never_markup(text: str) -> None:
     seen = Seen(untrusted(text))

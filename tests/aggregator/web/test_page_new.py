@@ -212,6 +212,7 @@ async def test_an_id_that_is_taken_closed_or_forgotten_is_an_error(tmp_path: Pat
         assert "another id" in (await preview(client, {**NUMBER, "id": HEIGHTS.id})).text
 
 
+@pytest.mark.medium
 @virtual
 async def test_only_an_administrator_checks_a_draft(tmp_path: Path) -> None:
     path, anna = make_store(tmp_path / "store"), "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d"
@@ -223,6 +224,7 @@ async def test_only_an_administrator_checks_a_draft(tmp_path: Path) -> None:
         assert (await preview(client, NUMBER, bearer(anna))).status_code == 200
 
 
+@pytest.mark.medium
 @virtual
 async def test_a_service_that_only_reads_says_how_to_allow_it_and_shows_no_form(tmp_path: Path) -> None:
     path = make_store(tmp_path / "store")
@@ -250,6 +252,7 @@ async def test_no_other_page_has_the_form_in_a_frame(tmp_path: Path) -> None:
         assert "frame-ancestors https://example.org" in (await client.get("/")).headers["content-security-policy"]
 
 
+@pytest.mark.medium
 @virtual
 async def test_what_somebody_types_stays_text(tmp_path: Path) -> None:
     async with asked(writable(make_store(tmp_path / "store"))) as client:

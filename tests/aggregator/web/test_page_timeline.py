@@ -58,6 +58,7 @@ def test_before_two_points_the_page_says_when_a_chart_comes() -> None:
     assert "10 or more" not in read(view_of(single(0, None), steps=[]))
 
 
+@pytest.mark.medium
 @given(st.integers(0, 4 * 10**9), st.integers(1, 40 * 365 * 24))
 def test_a_time_axis_has_whole_hours_and_a_few_marks(first: int, hours: int) -> None:
     first = first // HOUR * HOUR

@@ -46,6 +46,7 @@ def test_every_mechanism_of_hush_is_consistent(tmp_path: Path) -> None:
     assert {one["verdict"] for one in found["audits"]} == {"consistent"}
 
 
+@pytest.mark.medium
 def test_one_mechanism_shows_the_measured_epsilon_and_the_observer(tmp_path: Path) -> None:
     asked = ("randomized_response", "--epsilon", "2", "--samples", "20000", "--seed", "1")
     text = audit(tmp_path, *asked).out

@@ -198,6 +198,7 @@ async def test_a_broker_that_is_switched_off_admits_nobody() -> None:
                 await stack.enter_async_context(way)
 
 
+@pytest.mark.medium
 async def test_each_report_counts_once_over_breaking_connections(tmp_path: Path) -> None:
     broker = MemoryBroker()
     counted, complete = 0, asyncio.Event()

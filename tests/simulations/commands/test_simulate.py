@@ -99,6 +99,7 @@ def kept(out: Path) -> set[str]:
     return {path.name for path in out.iterdir()} if out.exists() else set()
 
 
+@pytest.mark.medium
 def test_each_part_has_its_truth_its_verdict_and_its_error(tmp_path: Path) -> None:
     for name, kind in (("commute", "categories"), ("offices", "coordinates")):
         shown = run(["simulate", name, "--clients", "60", "--seed", "1", "--engine", "memory", "--json"], tmp_path)
@@ -117,6 +118,7 @@ def test_results_are_written_where_asked(tmp_path: Path) -> None:
     assert len((tmp_path / "results" / "reports.csv").read_text(encoding="utf-8").splitlines()) == 21
 
 
+@pytest.mark.medium
 def test_deterministic_noise_is_announced_and_repeats(tmp_path: Path) -> None:
     command = ("simulate", "--clients", "20", "--seed", "4", "--engine", "memory", "--deterministic-noise", "--json")
     first, second = run(command, tmp_path), run(command, tmp_path)

@@ -86,6 +86,7 @@ def test_charts_of_a_command_go_to_the_terminal_alone(tmp_path: Path) -> None:
     assert "--out DIR" in wrong.err
 
 
+@pytest.mark.medium
 def test_a_histogram_counts_what_is_between_its_edges() -> None:
     done = simulate("heights", clients=100, engine="memory", seed=3)
     bars = next(iter(charts_of(done, signs=True)))

@@ -56,6 +56,7 @@ class Reader(HTMLParser):
         self.words.append(data)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_notebook_shows_a_table_and_a_picture(results: dict[str, Shown], kind: str) -> None:
     reader = Reader()
@@ -103,6 +104,7 @@ def test_columns_make_a_data_frame_of_the_first_library_there_is(
         results[kind].to_frame()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_result_has_a_picture_on_either_ground(results: dict[str, Shown], kind: str, *, dark: bool) -> None:

@@ -122,7 +122,7 @@ def of_lines(found: dict[str, Any]) -> Iterator[float | Fraction]:
             yield from (relative,) if differs and line in offered else ()
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize(("domain", "known"), QUESTIONS)
 @pytest.mark.parametrize("confidence", [0.95, None])
 def test_every_figure_of_a_plan_is_that_of_its_json(
@@ -185,6 +185,7 @@ def simulated(name: str) -> Run:
         return simulate(name, engine="memory", clients=150, seed=4, deterministic_noise=True)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["heights", "survey", "commute", "offices"])
 def test_every_value_of_a_simulation_is_that_of_its_json(name: str, width: int) -> None:
@@ -282,6 +283,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, target: str | None) -> None:
     monkeypatch.setattr(estimation, "estimate", planted)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["heights", "commute", "offices"])
 def test_an_interval_that_failed_is_named_and_the_rest_is_shown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, "reporters")
@@ -295,6 +297,7 @@ def test_an_interval_that_failed_is_named_and_the_rest_is_shown(name: str, monke
     assert estimates_so_far(simulate(name, engine="memory", clients=12, seed=1).result) == []
 
 
+@pytest.mark.medium
 def test_an_estimate_that_failed_leaves_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, None)
     done = simulate("heights", engine="memory", clients=12, seed=1)
@@ -302,6 +305,7 @@ def test_an_estimate_that_failed_leaves_the_counts(monkeypatch: pytest.MonkeyPat
     assert "estimate (not_finite)" in rendered(table.run_blocks(done))
 
 
+@pytest.mark.medium
 def test_the_interval_seen_live_is_the_anytime_one() -> None:
     done = simulate("heights", engine="memory", clients=60, seed=1)
     (line,) = estimates_so_far(done.result)
@@ -310,6 +314,7 @@ def test_the_interval_seen_live_is_the_anytime_one() -> None:
     assert estimates_so_far(result_of(SCENARIOS["heights"].task(), Estimate(0))) == []
 
 
+@pytest.mark.medium
 def test_the_most_frequent_categories_are_seen_live(monkeypatch: pytest.MonkeyPatch) -> None:
     done = simulate(with_labels(7), engine="memory", clients=60, seed=1)
     parts = sorted(done.result.parts, key=lambda part: -(part.mean or 0))

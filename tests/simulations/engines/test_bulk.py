@@ -33,8 +33,9 @@ def devices(scenario: Scenario, clients: int) -> SimulatedRounds:
     return draw_devices(task, scenario.population, clients, shares_of(task), 7)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("drawing", ["tally", "devices"])
-@pytest.mark.parametrize("name", ["survey", "sleep", pytest.param("offices", marks=pytest.mark.medium)])
+@pytest.mark.parametrize("name", ["survey", "sleep", pytest.param("offices", marks=pytest.mark.large)])
 def test_a_seed_repeats_a_run_and_another_gives_another(name: str, drawing: Drawing) -> None:
     first, again, other = (
         hush.simulate(name, engine="bulk", draw=drawing, clients=300, seed=seed).to_document() for seed in (5, 5, 6)
@@ -76,6 +77,7 @@ def test_a_tally_has_no_figure_that_needs_each_report() -> None:
     assert full.result.estimate.methods["reporters"] == run.result.estimate.methods["reporters"]
 
 
+@pytest.mark.medium
 def test_few_people_keep_the_interval_without_a_sample_variance() -> None:
     run = hush.simulate("heights", engine="bulk", draw="tally", clients=50, seed=1)
     assert run.result.estimate.methods["population"] == "laplace-popoviciu"
@@ -93,6 +95,7 @@ TOLD: dict[str, tuple[Mapping[str, object], list[object]]] = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", TOLD)
 def test_own_values_have_the_same_truth_on_both_engines(kind: str) -> None:
     domain, data = TOLD[kind]
@@ -156,6 +159,7 @@ def test_observed_people_answer_once_or_are_drawn_again() -> None:
     assert again.truth[0] == pytest.approx(0.75, abs=0.01)
 
 
+@pytest.mark.medium
 def test_the_order_of_rows_does_not_change_the_tally() -> None:
     rows = tuple(float(100 * (place * 7919 % 20_011 < 10_000)) for place in range(20_011))
     domain = {"kind": "number", "lower": 0, "upper": 100}

@@ -193,6 +193,7 @@ def test_missing_rows_are_counted_with_their_treatment(tmp_path: Path) -> None:
         assert found["result"]["replacement_bias"]
 
 
+@pytest.mark.medium
 def test_labels_answers_and_parquet_are_questions_too(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame({"age": [34.0, None, 67.0], "way": ["bus", "car", "bus"]}).to_parquet(tmp_path / "people.parquet")

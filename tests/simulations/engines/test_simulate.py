@@ -72,11 +72,13 @@ def test_every_device_is_counted_once_over_a_real_broker(name: str, broker: str)
     assert run.to_document()["broker"] == broker
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("clients", "connections"), [(50, 1), (50, 7), (1, None)])
 def test_every_device_is_counted_once_in_memory(clients: int, connections: int | None) -> None:
     assert_complete(in_memory(clients=clients, connections=connections), clients)
 
 
+@pytest.mark.medium
 def test_the_defaults_are_500_heights_with_a_known_truth() -> None:
     run = in_memory(clients=None, seed=7)
     assert (run.task.id, run.task.mechanism, run.task.unit) == ("heights", "laplace", "cm")
@@ -86,6 +88,7 @@ def test_the_defaults_are_500_heights_with_a_known_truth() -> None:
     assert run.covered.keys() == {"reporters", "population", "anytime", "anytime_population"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["heights", "survey"])
 def test_sticky_devices_repeat_their_answer_and_pay_once(name: str) -> None:
     sticky = hush.SCENARIOS[name].repeated(3, datetime.now(UTC)).asking(repeat="sticky", mechanism="auto")
@@ -137,6 +140,7 @@ def test_clamped_values_are_counted() -> None:
     assert run.last.clamped == 3
 
 
+@pytest.mark.medium
 def test_each_device_spends_the_epsilon_that_it_chose() -> None:
     run = in_memory("sleep", clients=400, shares=[0, 1, 3])
     found = run.to_document()
@@ -272,6 +276,7 @@ def test_the_asynchronous_twin_takes_the_same_arguments() -> None:
     assert inspect.signature(hush.simulate) == inspect.signature(hush.simulate_async)
 
 
+@pytest.mark.medium
 async def test_in_a_running_loop_the_simulation_has_its_own_thread() -> None:
     threads: set[threading.Thread] = set()
     run = hush.simulate(clients=9, engine="memory", progress=lambda *_: threads.add(threading.current_thread()))
@@ -280,6 +285,7 @@ async def test_in_a_running_loop_the_simulation_has_its_own_thread() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.medium
 async def test_the_asynchronous_twin_runs_in_the_loop_of_its_caller() -> None:
     loops = set()
     run = await simulate(clients=9, progress=lambda *_: loops.add(asyncio.get_running_loop()))
@@ -287,6 +293,7 @@ async def test_the_asynchronous_twin_runs_in_the_loop_of_its_caller() -> None:
     assert loops == {asyncio.get_running_loop()}
 
 
+@pytest.mark.medium
 def test_progress_counts_all_answers_of_all_rounds() -> None:
     seen: list[tuple[int, int]] = []
     run = in_memory(clients=10, rounds=3, progress=lambda *counts: seen.append(counts))
@@ -303,6 +310,7 @@ def test_an_error_in_progress_ends_the_simulation() -> None:
         in_memory(progress=enough)
 
 
+@pytest.mark.medium
 def test_a_scenario_is_a_name_a_path_or_an_object(tmp_path: Path) -> None:
     path = tmp_path / "coins.toml"
     path.write_text(
@@ -324,12 +332,14 @@ def test_own_data_are_all_clients_and_their_mean_is_the_truth(domain: object) ->
     assert "seed" not in run.to_document()
 
 
+@pytest.mark.medium
 def test_own_data_may_be_the_people_of_a_scenario() -> None:
     assert in_memory("survey", data=[True, True, False, True], clients=None).truth == {"reporters": 0.75}
     parts = in_memory("commute", data=["car", "bus", "bus", "bus"], clients=None).score.parts
     assert [parts[way].truth["reporters"] for way in ("car", "bus", "train")] == [0.25, 0.75, 0.0]
 
 
+@pytest.mark.medium
 def test_devices_without_a_value_answer_and_are_no_part_of_the_truth() -> None:
     labels = in_memory(
         data=["1", None, "1", "0"], domain={"kind": "category", "labels": ["0", "1"]}, missing="replace", clients=None
@@ -361,6 +371,7 @@ def test_rows_that_devices_are_drawn_from_are_the_population(
     assert not any("population" in part.truth for part in asked.score.parts.values() or [asked.score])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("epsilon", ["0.25", 0.25, np.float64(0.25), np.float32(0.25), Decimal("0.25"), Fraction(1, 4)])
 def test_an_epsilon_is_exact_however_it_is_written(epsilon: object) -> None:
     assert in_memory(clients=2, epsilon=epsilon).task.epsilon == Fraction(1, 4)

@@ -214,6 +214,7 @@ def test_data_count_by_their_spread_and_are_never_shown() -> None:
         assert not any(value in text for value in ("73.125", "41.5", "18.75"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("answer", [0, 1])
 def test_people_without_a_value_answer_with_any(answer: int) -> None:
     found = hush.feasible([answer] * 300 + [None] * 100, BIT, missing="replace", epsilons=[4])
@@ -279,6 +280,7 @@ def test_values_are_shared_between_the_nodes_next_to_them(seed: int) -> None:
         assert values.at(nodes).min() >= 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "asked",
     [
@@ -321,6 +323,7 @@ def test_a_goal_that_the_bounds_alone_miss_is_not_reached(goal: float, reached: 
         assert bool(plan.cheapest) == reached
 
 
+@pytest.mark.medium
 def test_the_error_of_the_bounds_is_part_of_the_goal() -> None:
     together = hush.plan(BETWEEN, HOURS, error=4, epsilon=1)
     inside = hush.plan(BETWEEN, list(np.clip(HOURS, 2, 10)), error=4 + ERROR, epsilon=1)

@@ -132,7 +132,7 @@ def test_the_planned_variance_is_the_largest_of_two_point_populations(name: str,
     assert planned.noise + planned.spread <= planned.noise + 0.25
 
 
-@pytest.mark.medium
+@pytest.mark.large
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("confidence", [0.95, None])

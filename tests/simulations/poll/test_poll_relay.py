@@ -25,6 +25,7 @@ _FROM_DEVICES = st.sampled_from([0x30, 0x32, 0x3A, 0x40, 0x82, 0xA2, 0xC0, 0xE0]
 _LENGTHS = st.one_of(st.integers(0, 300), st.sampled_from([127, 128, 16_383, 16_384, LONGEST_PACKET]))
 
 
+@pytest.mark.medium
 @given(st.lists(st.tuples(_FROM_DEVICES, _LENGTHS), max_size=6), st.data())
 def test_packets_are_counted_in_pieces_of_any_length(packets: list[tuple[int, int]], data: st.DataObject) -> None:
     sent = CONNECT + b"".join(packet(*one) for one in packets)

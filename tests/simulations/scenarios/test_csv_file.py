@@ -181,6 +181,7 @@ def test_one_clear_decimal_point_settles_the_column(other: str, tmp_path: Path) 
     assert reading(numbers(), path, CsvRules(decimal=",")) is None
 
 
+@pytest.mark.medium
 def test_an_untold_reading_is_the_only_one_that_fits(tmp_path: Path) -> None:
     rules = [
         CsvRules(delimiter=delimiter, header=header, decimal=decimal, missing="drop")

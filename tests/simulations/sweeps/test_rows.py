@@ -74,6 +74,7 @@ def test_theory_tells_the_reporters_from_the_population() -> None:
     assert is_off(other, one.theory_stderr)
 
 
+@pytest.mark.medium
 def test_each_figure_is_that_of_the_estimates_of_the_aggregator() -> None:
     (work,) = works("heights", 30, task__mechanism=["multilevel"], task__epsilon=[4], population__clients=[300])
     experiment = experiment_of(work)
@@ -101,6 +102,7 @@ def test_an_interval_that_no_trial_has_is_a_row_with_a_reason() -> None:
     assert (drawn.made, drawn.failures, drawn.method) == (3, 0, "student-t")
 
 
+@pytest.mark.medium
 def test_lies_are_bias_and_take_coverage_away() -> None:
     honest, lying = (
         next(row for row in evaluate_cell(work) if row.interval == REPORTERS)
@@ -117,6 +119,7 @@ def test_lies_are_bias_and_take_coverage_away() -> None:
     assert (honest.coverage or 0) > 0.8
 
 
+@pytest.mark.medium
 def test_rounds_are_judged_individually_and_together() -> None:
     (work,) = works("heights", 200, rounds=[4], population__clients=[300])
     found = evaluate_cell(work)

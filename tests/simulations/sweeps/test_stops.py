@@ -99,6 +99,7 @@ def test_a_sweep_killed_three_times_ends_with_the_same_bytes(tmp_path: Path, who
     assert content(tmp_path) == whole
 
 
+@pytest.mark.medium
 def test_a_cut_or_changed_cell_file_is_not_used(whole: dict[str, bytes]) -> None:
     (text, *_) = (text for name, text in whole.items() if name.startswith("cells"))
     assert cell_file.decode(text) is not None
@@ -109,6 +110,7 @@ def test_a_cut_or_changed_cell_file_is_not_used(whole: dict[str, bytes]) -> None
     assert cell_file.decode(text + b"\n") is None
 
 
+@pytest.mark.medium
 def test_a_second_sweep_in_a_directory_is_refused(tmp_path: Path) -> None:
     refusals: list[str] = []
 

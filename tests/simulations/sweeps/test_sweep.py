@@ -108,6 +108,7 @@ def test_a_wrong_grid_is_refused_before_anything_is_made(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.medium
 def test_anything_in_a_scenario_can_be_varied(tmp_path: Path) -> None:
     grid = {
         "network.forgotten": [0.0, 0.3],

@@ -76,6 +76,7 @@ def loss(mechanism: CentralLaplace, steps: int) -> float:
     return max(abs(abs(k) - abs(k - steps)) / float(scale) for k in range(-50, 50))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("step", [Fraction(1, 5), Fraction(3, 10)])
 def test_rounding_to_the_grid_is_paid_for(step: Fraction) -> None:
     mechanism = CentralLaplace(Fraction(1), THIRD, step)
@@ -104,6 +105,7 @@ def test_the_variance_is_that_of_the_discrete_law() -> None:
     assert fine.rmse == pytest.approx(math.sqrt(2) * 3, rel=1e-6)
 
 
+@pytest.mark.medium
 def test_releases_have_the_mean_and_the_variance_they_say() -> None:
     mechanism, rng = CentralLaplace(Fraction(1), Fraction(1), Fraction(1, 8), exact=True), SeededRng(7)
     drawn = [float(mechanism.release(Fraction(5, 2), rng)) for _ in range(20_000)]
@@ -172,6 +174,7 @@ def test_the_discrete_delta_is_the_positive_part_summed() -> None:
     assert gaussian.discrete_delta(variance, epsilon, apart) == pytest.approx(positive, rel=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(7, 3), Fraction(30)])
 def test_draws_of_discrete_gaussian_noise_have_its_law(variance: Fraction) -> None:
     rng, n = SeededRng(11), 20_000
