@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from hush_common.errors import HushError
+from hush_common.forks import before_a_fork
 from hush_common.rng import SystemRng
 
 _T = TypeVar("_T")
@@ -108,7 +109,7 @@ class Backoff:
 
 
 class WorkerThread(Executor):
-    """One thread for blocking calls, in order. A forked process gets its own: no thread of its parent runs there."""
+    """One thread for blocking calls, in order, during which no process is forked. A forked process gets its own."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -117,7 +118,7 @@ class WorkerThread(Executor):
             os.register_at_fork(after_in_child=self._start)
 
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401 - those of `fn`
-        return self._pool.submit(fn, *args, **kwargs)
+        return self._pool.submit(before_a_fork, fn, *args, **kwargs)
 
     def _start(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)

@@ -6,12 +6,13 @@ import secrets
 import sqlite3
 import stat
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
+
+from hush_common.forks import before_a_fork
 
 Writer = Callable[[BinaryIO], object]  # writes the content of a file
 
@@ -89,13 +90,6 @@ def replace_files(directory: Path, files: Mapping[str, Writer]) -> list[Path]:
     return written
 
 
-# Closing any descriptor of a file ends the POSIX locks of the process on it. SQLite handles that for its own ones; but
-# making the file needs another one, and no lock may be taken until it is closed.
-_TURN = threading.Lock()
-if hasattr(os, "register_at_fork"):  # not on Windows; a forked process must not inherit it locked by another thread
-    os.register_at_fork(before=_TURN.acquire, after_in_parent=_TURN.release, after_in_child=_TURN.release)
-
-
 class FileLock:
     """A lock between processes, held until `release` or until this object is deleted.
 
@@ -104,7 +98,7 @@ class FileLock:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._close = weakref.finalize(self, connection.close)
+        self._close = weakref.finalize(self, before_a_fork, connection.close)
 
     @classmethod
     def take(cls, path: Path) -> Self | None:
@@ -116,9 +110,7 @@ class FileLock:
         if path.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         try:
-            with _TURN:
-                make_private_file(path)
-                connection = _locked(path)
+            connection = before_a_fork(_locked, path)
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code == sqlite3.SQLITE_BUSY:
@@ -133,6 +125,12 @@ class FileLock:
 
 
 def _locked(path: Path) -> sqlite3.Connection:
+    """Return a connection that holds the lock. One call at a time.
+
+    Closing any descriptor of a file ends the POSIX locks of the process on it. SQLite handles that for its own ones;
+    but making the file needs another one, and no lock may be taken until it is closed.
+    """
+    make_private_file(path)
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA journal_mode = MEMORY")  # nothing is committed, so no side file is of use

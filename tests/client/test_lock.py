@@ -197,3 +197,31 @@ def test_a_forked_process_answers_with_a_client_of_its_own_only(tmp_path: Path) 
         *("inherited_async", "RuntimeError", "RuntimeError", "heights"),
     ]
     assert all("state directory" in line for line in printed if line.startswith("RuntimeError"))
+
+
+WRITING = """
+import os, threading, time
+from hush_common.aio import WorkerThread
+
+started, written = threading.Event(), []
+
+def write():
+    started.set()
+    time.sleep(0.3)
+    written.append(1)
+
+WorkerThread("state").submit(write)
+started.wait()
+child = os.fork()
+if not child:
+    os._exit(len(written))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.medium
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_fork_waits_until_no_thread_is_inside_sqlite(tmp_path: Path) -> None:
+    """A child that inherits a lock of SQLite, which a thread of its parent held, waits for ever at its first call."""
+    with run(WRITING, tmp_path) as process:
+        assert process.communicate(timeout=60)[0] == "1\n"
