@@ -63,7 +63,7 @@ def test_all_files_are_made_whatever_can_be_printed(runs: Mapping[tuple[str, str
     for (call, _), one in runs.items():
         assert one["made"] == runs[call, "file"]["made"], one
         made += "made/result.json" in one["made"] or "cells/sweep.csv" in one["made"]
-    assert made >= 15
+    assert made >= 9
 
 
 @pytest.mark.large
