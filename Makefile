@@ -20,7 +20,8 @@ endif
 demo: $(VENV)/demo
 	$(BIN)/hush simulate
 
-# Four files of tests at a time, for many wait more than they work; `make test PARALLEL=` takes one test after the other.
+# Four files of tests at a time, for many wait more than they work (two of the small tests, six of the large ones);
+# `make test PARALLEL=` takes one test after the other.
 # In the order of the folders.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
@@ -37,7 +38,7 @@ test: $(VENV)/dev lint
 
 # `make test`, then what needs a browser, PostgreSQL, a proxy, a compiler, an emulator, a notebook or pip, or takes long.
 test-all: test
-	$(BIN)/pytest $(PARALLEL) -m "large and not soak"
+	$(BIN)/pytest $(subst -n 4,-n 6,$(PARALLEL)) -m "large and not soak"
 
 # What .ci/run asks of every further Python: quick, and what people import, type, request and send.
 faces: $(VENV)/dev

@@ -81,9 +81,9 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[int, .
 
 @pytest.mark.parametrize(("kib", "pages"), [(4, 4), (8, 2), (2, 2)])
 def test_kept_reports_give_way_to_new_answers(full: Callable[..., tuple[int, ...]], kib: int, pages: int) -> None:
-    answered, sent, _, erases = full(kib, pages, 400, 0)
-    assert (answered, sent) == (400, 400)
-    assert erases <= 200 * pages, "half an erase of each page for an answer"
+    answered, sent, _, erases = full(kib, pages, 200, 0)
+    assert (answered, sent) == (200, 200)
+    assert erases <= 100 * pages, "half an erase of each page for an answer"
 
 
 def test_a_day_without_a_network_fits_into_four_pages(
