@@ -20,11 +20,11 @@ from virtual_time import VirtualLoop
 from hush import Task
 from hush_aggregator import Aggregator, Result, SqliteStore
 from hush_aggregator.aggregator import SeparateConnections
-from hush_aggregator.broker.session import Broker as Bus
-from hush_aggregator.broker.session import BrokerSession
-from hush_aggregator.recalls import new_recall
+from hush_aggregator.delivery.recalls import new_recall
+from hush_aggregator.delivery.session import Broker as Bus
+from hush_aggregator.delivery.session import BrokerSession
+from hush_aggregator.delivery.workers import LeaseKeeper, WorkerGroup
 from hush_aggregator.store import BrokerMemory, SqliteEditor, StoredRecall
-from hush_aggregator.workers import LeaseKeeper, WorkerGroup
 from hush_common.errors import StoreError
 from hush_common.recall import Recall, decode_recall, encode_recall
 from hush_common.task import make_task
@@ -33,7 +33,7 @@ from hush_common.wire import Report, encode_frame
 from hush_simulations.brokers.memory import MemoryBroker
 
 if TYPE_CHECKING:
-    from hush_aggregator.estimation import Estimator
+    from hush_aggregator.estimate.process import Estimator
     from hush_aggregator.store.base import Store
 
 START = datetime(2027, 3, 1, 12, tzinfo=UTC)

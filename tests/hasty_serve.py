@@ -6,7 +6,7 @@ python hasty_serve.py SECONDS PER_SECOND hush-arguments…        (SECONDS 0: it
 import sys
 
 from hush.__main__ import main
-from hush_aggregator import recalls
+from hush_aggregator.delivery import recalls
 
 if __name__ == "__main__":
     seconds, per_second = map(int, sys.argv[1:3])

@@ -15,10 +15,10 @@ from virtual_time import VirtualLoop
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.http.app import create_app, serve_http
-from hush_aggregator.http.listen import Address, bind
-from hush_aggregator.http.service import Service, StoreService, Token
 from hush_aggregator.store import UNKNOWN, Accepted
+from hush_aggregator.web.app import create_app, serve_http
+from hush_aggregator.web.listen import Address, bind
+from hush_aggregator.web.service import Service, StoreService, Token
 from hush_common.errors import StoreError
 from hush_common.task import make_task
 from hush_common.wire import Refusal

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hush_aggregator.estimation import Estimator
-from hush_aggregator.http.app import create_app, serve_http
-from hush_aggregator.http.listen import Address, bind
-from hush_aggregator.http.service import Service
+from hush_aggregator.estimate.process import Estimator
+from hush_aggregator.web.app import create_app, serve_http
+from hush_aggregator.web.listen import Address, bind
+from hush_aggregator.web.service import Service
 
 __all__ = ["served"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from hush import Task
 from hush_aggregator import Result, SqliteStore
 from hush_aggregator.estimate import estimate
-from hush_aggregator.steps import step_of
+from hush_aggregator.publish.steps import step_of
 from hush_aggregator.store import Accepted
 from hush_aggregator.store.steps import hours_until
 from hush_common.rng import SystemRng

@@ -10,9 +10,9 @@ from typing import Any
 from made_results import result_of, single
 
 from hush_aggregator import Estimate
-from hush_aggregator.http.page.pages import render_index, render_task
-from hush_aggregator.http.page.view import TaskListing, TaskSearch, TaskView
 from hush_aggregator.store import Origin, TaskState
+from hush_aggregator.web.page.pages import render_index, render_task
+from hush_aggregator.web.page.view import TaskListing, TaskSearch, TaskView
 from hush_common.task import make_task
 
 __all__ = ["DRAFT", "GOOD", "NOW", "NUMBER", "card", "listing", "page", "plain", "read", "view_of"]

@@ -28,7 +28,7 @@ from hush_common.topics import report_topic
 from hush_common.wire import Report, encode_frame
 
 if TYPE_CHECKING:
-    from hush_aggregator.recalls import RecallReason
+    from hush_aggregator.delivery.recalls import RecallReason
 
 HEIGHTS = make_task({"id": "heights", "epsilon": "1", "domain": {"kind": "number", "lower": 0.0, "upper": 1.0}})
 _STARTED: "list[subprocess.Popen[bytes]]" = []
@@ -158,7 +158,7 @@ class Serve:
 
     def told(self) -> "dict[RecallReason, int]":
         """How often it recalled, and why."""
-        from hush_aggregator.recalls import RecallReason  # noqa: PLC0415 - as above
+        from hush_aggregator.delivery.recalls import RecallReason  # noqa: PLC0415 - as above
 
         return {cause: self.log.count(cause.value) for cause in RecallReason}
 

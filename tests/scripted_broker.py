@@ -13,7 +13,7 @@ from typing import Any, Self, cast, overload
 
 from heights import HEIGHTS
 
-from hush_aggregator.broker.session import BrokerSession
+from hush_aggregator.delivery.session import BrokerSession
 from hush_client.sending.transport import Link
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_TASKS, Acknowledgement, matches, task_topic

@@ -9,10 +9,11 @@ from hush_common.lazy import lazy_names
 
 if TYPE_CHECKING:
     from hush_aggregator.aggregator import Aggregator
-    from hush_aggregator.broker.mqtt import MqttBroker
+    from hush_aggregator.delivery.mqtt import MqttBroker
     from hush_aggregator.estimate import Estimate, PartEstimate
-    from hush_aggregator.estimation import ProcessEstimator
-    from hush_aggregator.result import Result, ResultReader
+    from hush_aggregator.estimate.process import ProcessEstimator
+    from hush_aggregator.estimate.result import Result
+    from hush_aggregator.publish.results import ResultReader
     from hush_aggregator.store import SqliteReader, SqliteStore
 
 __all__ = [
@@ -30,11 +31,11 @@ __all__ = [
 _HOMES = {
     "Aggregator": "hush_aggregator.aggregator",
     "Estimate": "hush_aggregator.estimate",
-    "ProcessEstimator": "hush_aggregator.estimation",
-    "MqttBroker": "hush_aggregator.broker.mqtt",
+    "ProcessEstimator": "hush_aggregator.estimate.process",
+    "MqttBroker": "hush_aggregator.delivery.mqtt",
     "PartEstimate": "hush_aggregator.estimate",
-    "Result": "hush_aggregator.result",
-    "ResultReader": "hush_aggregator.result",
+    "Result": "hush_aggregator.estimate.result",
+    "ResultReader": "hush_aggregator.publish.results",
     "SqliteReader": "hush_aggregator.store",
     "SqliteStore": "hush_aggregator.store",
 }

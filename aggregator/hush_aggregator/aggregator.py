@@ -13,11 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar, TypeVarTuple, Unpack, cast
 
-from hush_aggregator.broker.session import Broker, BrokerSession, OversizeGuard
-from hush_aggregator.closing import StoreWatcher, TaskCloser
-from hush_aggregator.estimation import Estimator, ThreadEstimator
-from hush_aggregator.home_assistant import Announcing
-from hush_aggregator.intake import (
+from hush_aggregator.count.intake import (
     BacklogWatch,
     IntakeStatus,
     PendingReports,
@@ -27,19 +23,24 @@ from hush_aggregator.intake import (
     decode,
     receive,
 )
+from hush_aggregator.count.store_thread import StoreThread
+from hush_aggregator.count.tasks import KnownTasks, NoRoomError
+from hush_aggregator.delivery.closing import StoreWatcher, TaskCloser
+from hush_aggregator.delivery.ownership import Ownership, OwnershipClaim, shown
+from hush_aggregator.delivery.recalls import RecallManager
+from hush_aggregator.delivery.session import Broker, BrokerSession, OversizeGuard
+from hush_aggregator.delivery.workers import LeaseKeeper, LeaseLostError, SharedSession, WorkerGroup, drain
+from hush_aggregator.estimate.process import Estimator, ThreadEstimator
+from hush_aggregator.estimate.result import Result, RoundCounts, utc_now
 from hush_aggregator.logs import fields
-from hush_aggregator.ownership import Ownership, OwnershipClaim, shown
-from hush_aggregator.recalls import RecallManager
-from hush_aggregator.release import EstimatePublisher
-from hush_aggregator.release_schedule import ReleaseSchedule, without
-from hush_aggregator.result import Result, ResultReader, RoundCounts, utc_now
-from hush_aggregator.retention import Retention
-from hush_aggregator.status import EstimateStatus
-from hush_aggregator.steps import StepRecorder
+from hush_aggregator.publish.home_assistant import Announcing
+from hush_aggregator.publish.release import EstimatePublisher
+from hush_aggregator.publish.results import ResultReader
+from hush_aggregator.publish.retention import Retention
+from hush_aggregator.publish.schedule import ReleaseSchedule, without
+from hush_aggregator.publish.status import EstimateStatus
+from hush_aggregator.publish.steps import StepRecorder
 from hush_aggregator.store.base import CommitOutcome, Store, TaskCount
-from hush_aggregator.store_thread import StoreThread
-from hush_aggregator.tasks import KnownTasks, NoRoomError
-from hush_aggregator.workers import LeaseKeeper, LeaseLostError, SharedSession, WorkerGroup, drain
 from hush_common.aio import Backoff, cancellable, run_to_completion, run_together
 from hush_common.errors import BrokerError, FeatureMissingError, HushError, LoginRefusedError, StoreError, TaskError
 from hush_common.task import Task

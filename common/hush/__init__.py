@@ -16,7 +16,7 @@ from hush_common.lazy import lazy_names, load
 if TYPE_CHECKING:
     from hush.version import __version__
     from hush_aggregator.aggregator import Aggregator
-    from hush_aggregator.result import Result
+    from hush_aggregator.estimate.result import Result
     from hush_client.client import Client
     from hush_client.sync import SyncClient
     from hush_common.task import Task
@@ -64,7 +64,7 @@ _HOMES = {
     "Client": "hush_client.client",
     "Feasibility": "hush_simulations.planning.feasibility",
     "Plan": "hush_simulations.planning.plan",
-    "Result": "hush_aggregator.result",
+    "Result": "hush_aggregator.estimate.result",
     "Run": "hush_simulations.results.run",
     "Scenario": "hush_simulations.scenarios.scenario",
     "SweepResult": "hush_simulations.sweeps.result",

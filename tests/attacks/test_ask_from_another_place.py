@@ -13,8 +13,8 @@ import pytest
 from http_world import BEARER, DRAFT, TOKEN, asked, make_store, writable
 
 from hush_aggregator import SqliteReader
-from hush_aggregator.http.app import create_app
-from hush_aggregator.http.service import LOOPBACK, Service, Token
+from hush_aggregator.web.app import create_app
+from hush_aggregator.web.service import LOOPBACK, Service, Token
 
 HERE = {"Host": "localhost:8080"}
 READS = ["/v1/tasks", "/v1/tasks/way/rounds/latest", "/v1/refusals", "/metrics", "/", "/v1/openapi.json", "/readyz"]

@@ -25,8 +25,8 @@ from inputs import CALLS, NUMBER, SECRET, TASKS, Call, call, example, leaks, tas
 
 import hush_aggregator.commands.serve
 from hush import HushError
-from hush_aggregator.broker.session import BrokerSession
-from hush_aggregator.estimation import ThreadEstimator
+from hush_aggregator.delivery.session import BrokerSession
+from hush_aggregator.estimate.process import ThreadEstimator
 from hush_common.broker_url import BrokerUrl
 from hush_common.topics import Delivery, report_topic
 

@@ -10,7 +10,7 @@ import pytest
 from scripted_broker import ScriptedBroker
 
 from hush_aggregator import Aggregator, SqliteStore
-from hush_aggregator.intake import PendingReports, ReportMessage
+from hush_aggregator.count.intake import PendingReports, ReportMessage
 from hush_common.task import make_task
 from hush_common.topics import task_topic
 from hush_common.untrusted import ESTIMATE, read_json

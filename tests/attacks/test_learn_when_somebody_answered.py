@@ -17,11 +17,11 @@ from virtual_time import VirtualLoop
 
 from hush import Task
 from hush_aggregator import Aggregator, Estimate, SqliteStore
-from hush_aggregator.estimation import Failure, ThreadEstimator
-from hush_aggregator.intake import Progress, admit, decode, receive
+from hush_aggregator.count.intake import Progress, admit, decode, receive
+from hush_aggregator.estimate.process import Failure, ThreadEstimator
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import CommitOutcome
-from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 from hush_common.topics import Delivery
 from hush_common.wire import Refusal, Report, encode_frame, encode_json

@@ -7,7 +7,7 @@ import pytest
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace
 from hush_common.task import make_task

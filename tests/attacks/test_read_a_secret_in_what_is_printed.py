@@ -21,9 +21,9 @@ from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, exam
 
 from hush import HushError
 from hush_aggregator.commands.serve import Settings
-from hush_aggregator.notify import Webhook
+from hush_aggregator.ops.watch.source import HttpUrl
+from hush_aggregator.publish.webhook import Webhook
 from hush_aggregator.store.location import parse_store
-from hush_aggregator.watch.source import HttpUrl
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import NumberDomain
 from hush_common.errors import BrokerError

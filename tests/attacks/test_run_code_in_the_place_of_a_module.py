@@ -17,7 +17,7 @@ import pytest
 from servers import Mosquitto, free_port
 
 from hush_aggregator import Estimate, ProcessEstimator, SqliteStore
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.child_python import python_command
 from hush_common.task import make_task
 

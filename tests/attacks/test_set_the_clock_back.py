@@ -17,7 +17,7 @@ from scripted_broker import ScriptedBroker
 from servers import Mosquitto
 
 from hush_aggregator import Aggregator, MqttBroker, SqliteStore
-from hush_aggregator.closing import MADE, ClockCheck
+from hush_aggregator.delivery.closing import MADE, ClockCheck
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic

@@ -19,12 +19,12 @@ from fastapi import FastAPI, Response
 from http_process import running
 from http_world import BEARER, make_store, serving, writable
 
-from hush_aggregator.http import connection, security
-from hush_aggregator.http.app import create_app
-from hush_aggregator.http.client_address import parse_network
-from hush_aggregator.http.connection import TIMEOUTS_S, Phase
-from hush_aggregator.http.security import BODY_LIMIT, STREAMS
-from hush_aggregator.http.service import ProblemType
+from hush_aggregator.web import connection, security
+from hush_aggregator.web.app import create_app
+from hush_aggregator.web.client_address import parse_network
+from hush_aggregator.web.connection import TIMEOUTS_S, Phase
+from hush_aggregator.web.security import BODY_LIMIT, STREAMS
+from hush_aggregator.web.service import ProblemType
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from counting import aggregating
 from servers import Mosquitto
 
-from hush_aggregator.broker.mosquitto import GIVEN_ITERATIONS, MADE_ITERATIONS
+from hush_aggregator.ops.mosquitto import GIVEN_ITERATIONS, MADE_ITERATIONS
 from hush_aggregator.store import CommitOutcome
 from hush_common.task import make_task
 from hush_common.topics import report_topic

@@ -21,7 +21,7 @@ from turns import in_turns, medians
 
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import RandomizedResponse
 from hush_common.task import make_task
 from hush_simulations.engines.bulk.laws import law_of

@@ -29,7 +29,7 @@ from hush import Task
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.finite_channel import FiniteChannel, finite
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import (
     Channel,
     Laplace,

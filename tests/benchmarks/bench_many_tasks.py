@@ -30,7 +30,7 @@ from stored import stored_ids
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.intake import admit, decode, receive
+from hush_aggregator.count.intake import admit, decode, receive
 from hush_common.task import make_task
 from hush_common.topics import Delivery, report_topic
 from hush_common.wire import HEADER, VERSION, Report, encode_frame, encode_json

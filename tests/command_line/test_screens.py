@@ -24,11 +24,11 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 import hush_aggregator.commands.watch
-import hush_aggregator.doctor.peers
+import hush_aggregator.ops.doctor.peers
 import hush_simulations.commands.conform
 from hush import Run
 from hush_aggregator import Estimate, PartEstimate, Result, SqliteStore
-from hush_aggregator.watch.terminal import Event, EventKind
+from hush_aggregator.ops.watch.terminal import Event, EventKind
 from hush_client import Policy
 from hush_client.privacy.answer import Question, answer
 from hush_client.state import ledger
@@ -149,7 +149,7 @@ def _quick() -> Iterator[None]:
         patch.object(Run, "reports_per_s", property(lambda _: 4321.0)),
         patch.object(hush_simulations.commands.conform, "conform", _conformance),
         patch.object(hush_aggregator.commands.watch, "watch_broker", _watched),
-        patch.object(hush_aggregator.doctor.peers, "is_synchronised", lambda: True),
+        patch.object(hush_aggregator.ops.doctor.peers, "is_synchronised", lambda: True),
         patch("hush_client.sending.mqtt.MqttTransport", lambda *_, **__: ScriptedBroker(retained=_RETAINED)),
     ):
         yield

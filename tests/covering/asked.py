@@ -10,7 +10,7 @@ from single_intervals import unclipped
 from hush import Task
 from hush_aggregator import Estimate
 from hush_aggregator.estimate import estimate
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 
 __all__ = ["about", "arms", "check", "holding", "limits_of", "monotone"]
 

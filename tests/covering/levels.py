@@ -19,7 +19,7 @@ from single_intervals import FiniteChannel
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 
 __all__ = ["Question", "bounded", "enrolled_levels", "middle"]

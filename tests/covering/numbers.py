@@ -15,7 +15,7 @@ from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.mechanisms import columns
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import Laplace, Offers
 from hush_common.task import make_task
 

@@ -14,7 +14,7 @@ from single_intervals import FiniteChannel, finite
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection
 from hush_common.task import make_task

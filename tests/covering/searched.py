@@ -17,7 +17,7 @@ from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.estimates import ENROLLED
 from hush_aggregator.estimate.pooled_rounds import combine
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import SubsetSelection
 from hush_common.task import make_task
 

@@ -11,7 +11,7 @@ from single_intervals import FiniteChannel
 
 from hush import Task
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import Vector
 from hush_common.task import make_task
 

@@ -16,7 +16,7 @@ from hush import Task
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.estimates import ANYTIME_POPULATION
 from hush_aggregator.estimate.numerics.quantiles import beta_band
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 
 __all__ = ["LOOKS", "watched_bits", "watched_laplace", "watched_levels"]

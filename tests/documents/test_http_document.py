@@ -49,7 +49,7 @@ def test_its_commands_run_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_its_tables_name_every_path_and_option(tmp_path: Path) -> None:
-    from hush_aggregator.http.app import create_app  # noqa: PLC0415 - it brings the web framework
+    from hush_aggregator.web.app import create_app  # noqa: PLC0415 - it brings the web framework
 
     named = TEXT.replace("`….parquet`", "`reports.parquet`")
     for place in create_app(Service(tmp_path / "store")).openapi()["paths"]:
@@ -60,7 +60,7 @@ def test_its_tables_name_every_path_and_option(tmp_path: Path) -> None:
 
 
 def test_its_limits_are_those_of_the_service() -> None:
-    from hush_aggregator.http import security  # noqa: PLC0415 - it brings the web framework
+    from hush_aggregator.web import security  # noqa: PLC0415 - it brings the web framework
 
     (table,) = re.findall(r"^\| bound \|(.*?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
     for limit in (security.REQUESTS, security.HEADER_LIMIT, security.STREAMS):

@@ -126,8 +126,8 @@ def test_a_command_whose_extra_is_missing_says_which_to_install(shell: Path, com
     ("top", "folder", "known"),
     [
         ("simulations", "hush_simulations/scenarios/shipped", "heights.toml"),
-        ("aggregator", "hush_aggregator/http/page/templates", "task.html"),
-        ("aggregator", "hush_aggregator/http/page/assets", "hush.css"),
+        ("aggregator", "hush_aggregator/web/page/templates", "task.html"),
+        ("aggregator", "hush_aggregator/web/page/assets", "hush.css"),
     ],
 )
 def test_the_data_of_the_source_is_in_the_installed_wheel(device: Path, top: str, folder: str, known: str) -> None:

@@ -14,7 +14,7 @@ from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, RE
 from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviation
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.numerics.quantiles import beta_band
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import GRID_STEPS
 from hush_common.mechanisms import Laplace, Multilevel, RandomizedResponse, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels

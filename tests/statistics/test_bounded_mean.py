@@ -38,7 +38,7 @@ from hush_aggregator.estimate.intervals.chernoff import chernoff_rates
 from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.mechanisms import fold, subset_selection
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import Multilevel, SubsetSelection
 from hush_common.mechanisms.multilevel import best_levels
 from hush_common.task import make_task

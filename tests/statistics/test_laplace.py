@@ -21,7 +21,7 @@ from hush_aggregator.estimate.mechanisms import fold, laplace
 from hush_aggregator.estimate.numerics.guard import FAILED, NOT_FINITE
 from hush_aggregator.estimate.numerics.laplace_sums import laplace_log_tail
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile, student_quantile
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import GRID_STEPS, NumberDomain
 from hush_common.mechanisms import Laplace
 from hush_common.task import make_task

@@ -14,7 +14,7 @@ from covering.predicates import Bools, Runs, student_halves
 from scipy import stats
 
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 
 CELLS = 400

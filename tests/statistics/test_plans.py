@@ -20,7 +20,7 @@ from hush_aggregator.estimate.finite_channel import KEPT, FiniteChannel, finite
 from hush_aggregator.estimate.mechanisms import columns
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
 from hush_aggregator.estimate.proportions import proportions
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.mechanisms import Channel, Laplace, Multilevel, Offers, RandomizedResponse, SubsetSelection, Vector
 from hush_common.mechanisms.multilevel import best_levels

@@ -19,7 +19,7 @@ from hush_aggregator.estimate.intervals.lattice import lattices, widened
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.mechanisms import fold, subset_selection
 from hush_aggregator.estimate.mechanisms.subset_selection import simplex
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.epsilon import log_ceiling
 from hush_common.mechanisms import Offers, RandomizedResponse, SubsetSelection

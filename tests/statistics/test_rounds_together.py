@@ -14,7 +14,7 @@ from hush_aggregator import Estimate
 from hush_aggregator.estimate import POPULATION, REPORTERS, estimate
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import METHOD, combine
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import Laplace, RandomizedResponse
 from hush_common.task import make_task
 

@@ -33,7 +33,7 @@ from hush_aggregator.estimate.intervals.anytime import symmetric_mixture_deviati
 from hush_aggregator.estimate.intervals.sampling import HOEFFDING, POPOVICIU, finite_spread, noise_and_sampling
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.mechanisms import fold, vector
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import VectorDomain
 from hush_common.mechanisms import Multilevel, Offers, RandomizedResponse, Vector
 from hush_common.mechanisms.multilevel import best_levels

@@ -17,10 +17,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hush import Task
-from hush_aggregator.intake import IntakeStatus
-from hush_aggregator.metrics import BatchFigures, MetricValues, families
-from hush_aggregator.service_metrics import ProcessFigures, ServiceValues
-from hush_aggregator.status import EstimateStatus
+from hush_aggregator.count.intake import IntakeStatus
+from hush_aggregator.ops.metrics import BatchFigures, MetricValues, families
+from hush_aggregator.ops.service_metrics import ProcessFigures, ServiceValues
+from hush_aggregator.publish.status import EstimateStatus
 from hush_aggregator.store.disk import StoreDisk
 from hush_attacks.catalogue import ATTACKS
 from hush_common import topics
@@ -99,7 +99,7 @@ def _written(row: str, facts: Facts) -> str:
 
 
 def _problems() -> Facts:
-    from hush_aggregator.http.service import ProblemType  # noqa: PLC0415 - it brings the web framework
+    from hush_aggregator.web.service import ProblemType  # noqa: PLC0415 - it brings the web framework
 
     return {problem.slug: (str(problem.status),) for problem in ProblemType}
 

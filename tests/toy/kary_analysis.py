@@ -10,7 +10,7 @@ from hush_aggregator import Estimate
 from hush_aggregator.estimate.mechanisms import subset_selection
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences, possible
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import CategoryDomain
 
 __all__ = ["columns", "estimate", "fold", "in_words", "possible", "said", "spread"]

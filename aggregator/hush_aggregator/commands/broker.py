@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.broker.mosquitto import (
+from hush_aggregator.ops.mosquitto import (
     BrokerCertificate,
     BrokerDirectory,
     Listener,

@@ -16,8 +16,8 @@ from hush_common.errors import HushError, OptionError
 from hush_common.terminal import Fact, Facts, Styled, show
 
 if TYPE_CHECKING:
-    from hush_aggregator.doctor.check_result import CheckResult
-    from hush_aggregator.watch.source import HttpUrl
+    from hush_aggregator.ops.doctor.check_result import CheckResult
+    from hush_aggregator.ops.watch.source import HttpUrl
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -56,8 +56,8 @@ def doctor(
     The user for the broker needs the role `aggregator`, and must be one that no aggregator uses. The test of its rights
     counts as up to three refused reports.
     """
-    from hush_aggregator.doctor.check_result import Verdict  # noqa: PLC0415 - --help must not wait for numpy
-    from hush_aggregator.watch.source import TOKEN_VARIABLE  # noqa: PLC0415 - as above
+    from hush_aggregator.ops.doctor.check_result import Verdict  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.ops.watch.source import TOKEN_VARIABLE  # noqa: PLC0415 - as above
 
     if store is None and not broker and not http:
         raise OptionError("--store", "name what to check: --store, --broker or --http")
@@ -88,9 +88,9 @@ def _findings(
     service: tuple["HttpUrl | None", str],
     clock: "HttpUrl | None",
 ) -> "list[CheckResult]":
-    from hush_aggregator.doctor import peers  # noqa: PLC0415 - --help must not wait for numpy
-    from hush_aggregator.doctor.broker import check_broker  # noqa: PLC0415 - as above
-    from hush_aggregator.doctor.store import check_store  # noqa: PLC0415 - as above
+    from hush_aggregator.ops.doctor import peers  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.ops.doctor.broker import check_broker  # noqa: PLC0415 - as above
+    from hush_aggregator.ops.doctor.store import check_store  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
@@ -121,7 +121,7 @@ def _device(broker: str, user: str, password_file: Path | None) -> BrokerUrl | N
 
 
 def _url(text: str, option: str) -> "HttpUrl | None":
-    from hush_aggregator.watch.source import HttpUrl  # noqa: PLC0415 - --help must not wait for it
+    from hush_aggregator.ops.watch.source import HttpUrl  # noqa: PLC0415 - --help must not wait for it
 
     return HttpUrl(text, option) if text else None
 

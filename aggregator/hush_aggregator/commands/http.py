@@ -82,9 +82,9 @@ def http(
     Ctrl-C or SIGTERM.
     """
     with http_extra("hush http"):
-        from hush_aggregator.http.app import create_app, serve_http  # noqa: PLC0415 - only where it is wanted
-        from hush_aggregator.http.listen import HttpListener, HttpOptions  # noqa: PLC0415 - as above
-    from hush_aggregator.estimation import ProcessEstimator  # noqa: PLC0415 - --help must not wait for numpy
+        from hush_aggregator.web.app import create_app, serve_http  # noqa: PLC0415 - only where it is wanted
+        from hush_aggregator.web.listen import HttpListener, HttpOptions  # noqa: PLC0415 - as above
+    from hush_aggregator.estimate.process import ProcessEstimator  # noqa: PLC0415 - --help must not wait for numpy
 
     if not 0 < confidence < 1:
         raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")

@@ -19,8 +19,8 @@ from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_common.topics import estimate_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.broker.session import Broker
-    from hush_aggregator.result import ForeignResult, Result
+    from hush_aggregator.delivery.session import Broker
+    from hush_aggregator.estimate.result import ForeignResult, Result
     from hush_common.broker_url import BrokerUrl
 
 
@@ -96,7 +96,7 @@ def _document(found: "Result | ForeignResult", *, pooled: bool) -> Mapping[str, 
 
 
 def _stored(task: str, store: str, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
-    from hush_aggregator.result import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.publish.results import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
     from hush_aggregator.store.location import open_reader, parse_store  # noqa: PLC0415 - as above
 
     with open_reader(parse_store(store)) as opened:
@@ -125,8 +125,8 @@ def _number(text: str) -> int:
 
 
 async def _retained(task: str, where: "BrokerUrl") -> "ForeignResult":
-    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - a store needs no MQTT
-    from hush_aggregator.result import read_result  # noqa: PLC0415 - as above
+    from hush_aggregator.delivery.mqtt import MqttBroker  # noqa: PLC0415 - a store needs no MQTT
+    from hush_aggregator.estimate.result import read_result  # noqa: PLC0415 - as above
 
     bus: Broker = MqttBroker(where, identifier=f"hush-results-{secrets.token_hex(6)}")
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -158,7 +158,7 @@ def _print_json(document: Mapping[str, object]) -> None:
 
 
 def _write_csv(found: "Sequence[Result | ForeignResult]", round_: str) -> None:
-    from hush_aggregator.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
+    from hush_aggregator.publish.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
 
     lines = io.StringIO()
     writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
@@ -173,7 +173,7 @@ def _write_csv(found: "Sequence[Result | ForeignResult]", round_: str) -> None:
 
 def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") -> None:
     """Print results as one table."""
-    from hush_aggregator.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
+    from hush_aggregator.publish.presentation import COLUMNS, rows_of  # noqa: PLC0415 - as above
 
     rows = [row.shown for one in found for row in rows_of(one, round_)]
     used = [name for name in COLUMNS if any(row[name] for row in rows)]
@@ -202,7 +202,7 @@ def export(
     sender nor a time: the store has none. Rows are in the order of their ids. Reports that are not released yet are
     among them: whoever has the store sees everything.
     """
-    from hush_aggregator.exporting import export_reports  # noqa: PLC0415 - --help must not wait for numpy
+    from hush_aggregator.ops.export import export_reports  # noqa: PLC0415 - --help must not wait for numpy
     from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
 
     if out.suffix not in (".csv", ".parquet"):

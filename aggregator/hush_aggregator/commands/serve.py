@@ -20,33 +20,33 @@ import typer
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, InstanceOf, ValidationError
 
 from hush_aggregator.aggregator import Aggregator, SeparateConnections
-from hush_aggregator.broker.certificate import CertificateWatch
-from hush_aggregator.broker.mqtt import MqttBroker, warn_if_open
-from hush_aggregator.closing import ClockCheck
 from hush_aggregator.commands.http import ADMIN_HELP, AUDIT_HELP, FRAME_HELP, LogFormatOption, http_extra
-from hush_aggregator.estimation import Estimator, ProcessEstimator
-from hush_aggregator.home_assistant import PREFIX, Announcing
-from hush_aggregator.intake import IntakeStatus, Progress
+from hush_aggregator.count.intake import IntakeStatus, Progress
+from hush_aggregator.count.tasks import check_files
+from hush_aggregator.delivery.certificate import CertificateWatch
+from hush_aggregator.delivery.closing import ClockCheck
+from hush_aggregator.delivery.mqtt import MqttBroker, warn_if_open
+from hush_aggregator.delivery.workers import LeasedStore, WorkerGroup, is_group
+from hush_aggregator.estimate.process import Estimator, ProcessEstimator
 from hush_aggregator.logs import Log, LogFormat, fields, logging_to
-from hush_aggregator.notify import Notifier, notifier_of
+from hush_aggregator.ops.watch.source import HttpUrl
 from hush_aggregator.periodic import repeat
+from hush_aggregator.publish.home_assistant import PREFIX, Announcing
+from hush_aggregator.publish.webhook import Notifier, notifier_of
 from hush_aggregator.store import Limits
 from hush_aggregator.store.base import CommitOutcome, ServedStore
 from hush_aggregator.store.location import StoreAddress, open_store, parse_store
 from hush_aggregator.store.postgres_url import PostgresUrl
-from hush_aggregator.tasks import check_files
-from hush_aggregator.watch.source import HttpUrl
-from hush_aggregator.workers import LeasedStore, WorkerGroup, is_group
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
 from hush_common.errors import OptionError, TaskError
 from hush_common.task import LONGEST_POLICY, Task, parse_interval, read_task
 from hush_common.topics import is_sender, status_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.http.listen import HttpListener
-    from hush_aggregator.http.shared_estimates import SharingEstimator
-    from hush_aggregator.metrics import IntakeFigures, MetricValues
-    from hush_aggregator.service_metrics import ServiceValues
+    from hush_aggregator.ops.metrics import IntakeFigures, MetricValues
+    from hush_aggregator.ops.service_metrics import ServiceValues
+    from hush_aggregator.web.listen import HttpListener
+    from hush_aggregator.web.shared_estimates import SharingEstimator
 
 
 _DIGITS = 12
@@ -249,7 +249,7 @@ class HttpServer:
             )
             return
         with http_extra("hush serve --http"):
-            from hush_aggregator.http import app, listen  # noqa: PLC0415 - only where it is wanted
+            from hush_aggregator.web import app, listen  # noqa: PLC0415 - only where it is wanted
         self._create_app, self._serve_http = app.create_app, app.serve_http
         more = trusted_proxies, root_path, admin_token_file, audit_log, frame_ancestors
         options = listen.HttpOptions("--http", address, "--http-", token_file, write, open_, hosts, *more)
@@ -271,7 +271,7 @@ class HttpServer:
         """Return an estimator for the intake whose estimates the process of HTTP has, too."""
         if self._access is None or sys.platform == "win32":
             return estimator
-        from hush_aggregator.http.shared_estimates import SharingEstimator  # noqa: PLC0415 - only where it is wanted
+        from hush_aggregator.web.shared_estimates import SharingEstimator  # noqa: PLC0415 - only where it is wanted
 
         self._made = SharingEstimator(estimator)
         return self._made
@@ -279,7 +279,7 @@ class HttpServer:
     def begin(self, store: ServedStore) -> None:
         """Go on from what is counted, before anything is counted here."""
         if self._access is not None:
-            from hush_aggregator.metrics import IntakeFigures  # noqa: PLC0415 - prometheus_client is an extra
+            from hush_aggregator.ops.metrics import IntakeFigures  # noqa: PLC0415 - prometheus_client is an extra
 
             accepted = {count.id: count.counted for count in store.counts()}
             self._counting = IntakeFigures(accepted, store.refused())
@@ -309,7 +309,7 @@ class HttpServer:
                 service = replace(self._access.service, estimator=self._estimator, live=live)
                 await self._serve_http(self._create_app(service), self._access.listener)
             else:
-                from hush_aggregator.http.process import HttpProcess  # noqa: PLC0415 - only where it is wanted
+                from hush_aggregator.web.process import HttpProcess  # noqa: PLC0415 - only where it is wanted
 
                 service, made = self._access.service, self._made
                 await HttpProcess(self._access.listener, service, live, self._log_format, made).run()
@@ -611,7 +611,7 @@ async def _serve(
     certificate = CertificateWatch(settings.broker)
 
     def read() -> "ServiceValues":
-        from hush_aggregator.service_metrics import ServiceValues  # noqa: PLC0415 - prometheus_client is an extra
+        from hush_aggregator.ops.service_metrics import ServiceValues  # noqa: PLC0415 - prometheus_client is an extra
 
         waiting = None if notifier is None else notifier.waiting
         return ServiceValues.read(settings.store, aggregator.estimates, certificate.until, waiting)

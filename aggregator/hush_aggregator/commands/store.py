@@ -88,7 +88,7 @@ def check(store: StoreOption, as_json: JsonOption = False) -> None:
 
     The exit code is 1 if one is not that of its reports.
     """
-    from hush_aggregator.copying import check_reports, count_dropped  # noqa: PLC0415 - as above
+    from hush_aggregator.ops.copy import check_reports, count_dropped  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
 
     reports, found = check_reports(parse_store(store), _progress("checked"))
@@ -119,7 +119,7 @@ def copy(
 
     The copy goes on in place of the store: never run both. Its aggregator asks devices to send again what they keep.
     """
-    from hush_aggregator.copying import copy_store  # noqa: PLC0415 - as above
+    from hush_aggregator.ops.copy import copy_store  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import parse_store  # noqa: PLC0415 - as above
 
     there = parse_store(target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hush_aggregator.explain import blocks, meaning, warnings
+from hush_aggregator.publish.explain import blocks, meaning, warnings
 from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
 from hush_common.output import print_done, print_json
@@ -19,7 +19,7 @@ from hush_common.terminal import Column, Row, Table, note, show
 from hush_common.topics import task_topic
 
 if TYPE_CHECKING:
-    from hush_aggregator.broker.session import Broker
+    from hush_aggregator.delivery.session import Broker
     from hush_aggregator.store import TaskRow
 
 
@@ -43,7 +43,7 @@ def close(
 
     A running aggregator reacts within two seconds: the estimate says `final`, and a closed task is withdrawn.
     """
-    from hush_aggregator import tasks  # noqa: PLC0415 - it brings numpy, which `check` does without
+    from hush_aggregator.count import tasks  # noqa: PLC0415 - it brings numpy, which `check` does without
     from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
 
     with open_editor(parse_store(store)) as opened:
@@ -58,9 +58,9 @@ def recall(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
     For when reports may have been lost that the broker had taken. A running aggregator publishes it within two seconds,
     any other when it starts.
     """
-    from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
+    from hush_aggregator.count.tasks import row_of, stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.delivery.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
     with open_editor(parse_store(store)) as opened:
@@ -91,8 +91,8 @@ def say(done: str, row: "TaskRow", follows: str, facts: Mapping[str, int] | None
 
 def list_(store: StoreOption, as_json: JsonOption = False) -> None:
     """List the tasks of a store: their origin, state and owner."""
+    from hush_aggregator.count.tasks import facts_of  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import open_reader, parse_store  # noqa: PLC0415 - it brings numpy, which `check` does without
-    from hush_aggregator.tasks import facts_of  # noqa: PLC0415 - as above
 
     with open_reader(parse_store(store)) as opened:
         facts = [facts_of(opened, row) for row in opened.task_rows()]
@@ -109,7 +109,7 @@ def withdraw(task: Id, store: StoreOption, as_json: JsonOption = False) -> None:
 
     A running aggregator reacts within two seconds, any other when it starts. To ask again, run hush task publish.
     """
-    from hush_aggregator import tasks  # noqa: PLC0415 - as above
+    from hush_aggregator.count import tasks  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
 
     with open_editor(parse_store(store)) as opened:
@@ -123,11 +123,11 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
     That one yields as soon as it sees the new estimate. Reports that only it has counted are not in this store: devices
     are asked to send again what they have kept.
     """
-    from hush_aggregator.ownership import TAKE_OVER  # noqa: PLC0415 - as above
-    from hush_aggregator.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
+    from hush_aggregator.count.tasks import row_of, stored_task  # noqa: PLC0415 - as above
+    from hush_aggregator.delivery.ownership import TAKE_OVER  # noqa: PLC0415 - as above
+    from hush_aggregator.delivery.recalls import is_recallable, new_recall  # noqa: PLC0415 - as above
     from hush_aggregator.store import Owner  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks import row_of, stored_task  # noqa: PLC0415 - as above
 
     now = datetime.now(UTC)
 
@@ -152,8 +152,8 @@ def forget(
 
     The task is closed, and what the broker retains of it is cleared. Backups still have what they have.
     """
+    from hush_aggregator.count.tasks import row_of  # noqa: PLC0415 - as above
     from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
-    from hush_aggregator.tasks import row_of  # noqa: PLC0415 - as above
 
     with open_editor(parse_store(store)) as opened:
         row = row_of(opened, task, forgotten=True)
@@ -215,9 +215,9 @@ def publish(
     counted by nobody but an aggregator that was started with --any-task.
     """
     if store is not None:
+        from hush_aggregator.count.tasks import give  # noqa: PLC0415 - as above
         from hush_aggregator.store import Origin  # noqa: PLC0415 - `check` does without numpy
         from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
-        from hush_aggregator.tasks import give  # noqa: PLC0415 - as above
 
         task = read_task(file)
         _warn(task)
@@ -233,7 +233,7 @@ def publish(
         return
     if not broker:
         raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
-    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - `check` needs no MQTT
+    from hush_aggregator.delivery.mqtt import MqttBroker  # noqa: PLC0415 - `check` needs no MQTT
 
     where = address(broker, {"user": user}, password_file)
     task = read_task(file)

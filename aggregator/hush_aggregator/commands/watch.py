@@ -12,8 +12,8 @@ import typer
 
 from hush_aggregator.commands.results import show_results
 from hush_aggregator.commands.task import Id
-from hush_aggregator.watch.source import TOKEN_VARIABLE, HttpUrl, watch_broker, watch_http
-from hush_aggregator.watch.terminal import (
+from hush_aggregator.ops.watch.source import TOKEN_VARIABLE, HttpUrl, watch_broker, watch_http
+from hush_aggregator.ops.watch.terminal import (
     Display,
     Event,
     EventKind,

@@ -27,7 +27,7 @@ from hush_aggregator.estimate.estimates import (
 from hush_aggregator.estimate.mechanisms import check, estimate_many, parts_of
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import DomainPart
 from hush_common.task import Task
 

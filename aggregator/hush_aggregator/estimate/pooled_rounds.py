@@ -34,7 +34,7 @@ from hush_aggregator.estimate.mechanisms import analysis_of, parts_of
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.numerics.guard import guarded
 from hush_aggregator.estimate.numerics.quantiles import normal_quantile
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task

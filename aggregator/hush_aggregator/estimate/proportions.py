@@ -71,8 +71,8 @@ from hush_aggregator.estimate.intervals.student_score import enough
 from hush_aggregator.estimate.intervals.tilted import tilted_limits
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.quantiles import beta_band, clopper_pearson, normal_quantile, student_quantile
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.estimate.units import around
-from hush_aggregator.tally import Tally
 from hush_common.mechanisms import Mechanism
 
 MOST_INVERTED = 128

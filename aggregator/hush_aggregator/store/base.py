@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.recall import Recall
 from hush_common.task import Task
 from hush_common.wire import Refusal, Report

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import fold
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store.base import Accepted, CommitOutcome, Round, note_sender, only_sender
 from hush_aggregator.store.lsm import Keys, Section, sort_sections
-from hush_aggregator.tally import Tally
 from hush_common.wire import Refusal
 
 

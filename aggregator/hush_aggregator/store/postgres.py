@@ -27,6 +27,7 @@ from psycopg import errors
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store.base import (
     WHOLE_TASK,
     Accepted,
@@ -73,7 +74,6 @@ from hush_aggregator.store.reading import (
     whole_task,
 )
 from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, StoreUnavailableError, TaskError, UnknownCommitError
 from hush_common.recall import Recall
 from hush_common.task import Task

@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store.base import (
     WHOLE_TASK,
     BrokerMemory,
@@ -36,7 +37,6 @@ from hush_aggregator.store.base import (
 )
 from hush_aggregator.store.lsm import Section, ids_of, last_key, merge, read_runs, series_number
 from hush_aggregator.store.steps import checked_steps, put_step, step_from, step_values
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.recall import Recall
 from hush_common.task import decode_task, digest_of

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store.base import (
     WHOLE_TASK,
     Accepted,
@@ -58,7 +59,6 @@ from hush_aggregator.store.reading import (
     write_recalls,
     write_step,
 )
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.files import FileLock, draft_of, find_world_writable_parent, make_private_file, sync
 from hush_common.recall import Recall

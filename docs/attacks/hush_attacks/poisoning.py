@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hush_aggregator import Aggregator, SqliteStore
-from hush_aggregator.result import Result
+from hush_aggregator.estimate.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.quotas import Limits
 from hush_attacks.demonstration import Demonstration

@@ -14,7 +14,7 @@ from inspect import signature
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from hush_aggregator.result import Result
+from hush_aggregator.estimate.result import Result
 from hush_common.aio import run_blocking
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain, Readable, plain

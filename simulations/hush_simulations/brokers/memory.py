@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from hush_aggregator.broker.session import BATCH_LIMIT, Broker, BrokerSession
+from hush_aggregator.delivery.session import BATCH_LIMIT, Broker, BrokerSession
 from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError, SubscriptionRefusedError
 from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery, matches

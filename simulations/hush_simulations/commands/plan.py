@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hush_aggregator.charts import shows_signs
+from hush_aggregator.publish.charts import shows_signs
 from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError

@@ -370,7 +370,7 @@ def _write(directory: Path, done: Run, request: Request, theme: Theme | None) ->
 
 
 def _charts(done: Run) -> Iterable[Renderable]:
-    from hush_aggregator.charts import shows_signs  # noqa: PLC0415 - most runs have a table alone
+    from hush_aggregator.publish.charts import shows_signs  # noqa: PLC0415 - most runs have a table alone
     from hush_simulations.display.charts import charts_of  # noqa: PLC0415
 
     return charts_of(done, signs=shows_signs())

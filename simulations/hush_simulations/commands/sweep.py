@@ -8,7 +8,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from hush_aggregator.charts import shows_signs
+from hush_aggregator.publish.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
 from hush_common.output import files_first, print_json

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.charts import Bar, Bars, Range, Ranges
 from hush_aggregator.estimate import REPORTERS
-from hush_aggregator.presentation import NumberFormat
+from hush_aggregator.publish.charts import Bar, Bars, Range, Ranges
+from hush_aggregator.publish.presentation import NumberFormat
 from hush_common.formatting import exact, significant, whole
 from hush_simulations.display.distributions import (
     Distribution,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.charts import Range
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.mechanisms import analysis_of, fold, parts_of
-from hush_aggregator.presentation import NumberFormat, interval_name
+from hush_aggregator.publish.charts import Range
+from hush_aggregator.publish.presentation import NumberFormat, interval_name
 from hush_common.domain import Domain, DomainPart
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Mechanism

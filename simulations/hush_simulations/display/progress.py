@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hush_aggregator.estimate import ANYTIME
-from hush_aggregator.presentation import NumberFormat, interval_name
-from hush_aggregator.result import Result
+from hush_aggregator.estimate.result import Result
+from hush_aggregator.publish.presentation import NumberFormat, interval_name
 from hush_common.formatting import exact, fixed, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence, note
 from hush_simulations.display.time_left import TimeLeft

@@ -11,7 +11,7 @@ import numpy as np
 
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
-from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
+from hush_aggregator.publish.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, finish, logarithmic, on_log_axis, styled

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hush_aggregator.estimate import ANYTIME, ANYTIME_POPULATION, POPULATION, REPORTERS, PartEstimate
 from hush_aggregator.estimate.estimates import Intervals
-from hush_aggregator.presentation import INTERVALS, NumberFormat, interval_name
+from hush_aggregator.publish.presentation import INTERVALS, NumberFormat, interval_name
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, fixed, ratio, significant, whole
 from hush_common.task import Task

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import analysis_of
-from hush_aggregator.result import Result
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.result import Result
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
 from hush_common.formatting import significant

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.session import Broker, BrokerSession
-from hush_aggregator.result import Result
+from hush_aggregator.delivery.session import Broker, BrokerSession
+from hush_aggregator.estimate.result import Result
 from hush_aggregator.store.base import CommitOutcome
 from hush_aggregator.store.sqlite import SqliteStore
 from hush_client.gateway import Gateway
@@ -138,7 +138,7 @@ async def open_network(experiment: Experiment, directory: Path) -> AsyncIterator
         memory, task = MemoryBroker(), experiment.task
         yield Network(task, name, SingleTaskBroker(memory.bus(name), task.id), lambda _: memory.transport(), _gateway)
         return
-    from hush_aggregator.broker.mqtt import MqttBroker  # noqa: PLC0415 - aiomqtt and paho, which the engine "memory" does not need
+    from hush_aggregator.delivery.mqtt import MqttBroker  # noqa: PLC0415 - aiomqtt and paho, which the engine "memory" does not need
     from hush_client.sending.mqtt import MqttTransport  # noqa: PLC0415
 
     task = _task(experiment, name)

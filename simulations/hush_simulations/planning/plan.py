@@ -37,7 +37,7 @@ from hush_aggregator.estimate.mechanisms import analysis_of
 from hush_aggregator.estimate.mechanisms.analysis import PlannedAnalysis
 from hush_aggregator.estimate.numerics.quantiles import binomial_chances, normal_quantile
 from hush_aggregator.estimate.proportions import proportions
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, VectorDomain
 from hush_common.epsilon import SMALLEST, at_most_sure, decimal_text, float_at_most
 from hush_common.mechanisms import Laplace, Mechanism, Offers, SubsetSelection

@@ -9,10 +9,10 @@ from importlib.resources import files
 
 import segno
 
-from hush_aggregator.http.page.environment import assets, template_environment
-from hush_aggregator.http.page.figures import PartsPage, RoundFigures
-from hush_aggregator.http.page.label import PrivacyLabel
-from hush_aggregator.http.page.view import TaskView
+from hush_aggregator.web.page.environment import assets, template_environment
+from hush_aggregator.web.page.figures import PartsPage, RoundFigures
+from hush_aggregator.web.page.label import PrivacyLabel
+from hush_aggregator.web.page.view import TaskView
 from hush_common.formatting import exact
 from hush_simulations.poll.logins import Login
 from hush_simulations.poll.questions import RELEASE_FROM

@@ -6,10 +6,10 @@ from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from hush_aggregator.estimate.estimates import Interval
-from hush_aggregator.explain import largest_loss
-from hush_aggregator.http.page.figures import primary
-from hush_aggregator.presentation import NumberFormat, interval_name, report_problems, with_minus
-from hush_aggregator.result import encode
+from hush_aggregator.estimate.result import encode
+from hush_aggregator.publish.explain import largest_loss
+from hush_aggregator.publish.presentation import NumberFormat, interval_name, report_problems, with_minus
+from hush_aggregator.web.page.figures import primary
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Fact, Facts, Renderable, Sentence

@@ -30,8 +30,8 @@ from websockets.exceptions import InvalidOrigin
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
-from hush_aggregator.http.client_address import share_of
-from hush_aggregator.http.connection_limit import ConnectionLimit, open_file_limit
+from hush_aggregator.web.client_address import share_of
+from hush_aggregator.web.connection_limit import ConnectionLimit, open_file_limit
 from hush_common.errors import OptionError
 from hush_simulations.poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, RateLimit, Streams, relay
 

@@ -17,14 +17,15 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from hush_aggregator.aggregator import Aggregator
-from hush_aggregator.broker.mqtt import MqttBroker
-from hush_aggregator.http.page.view import TaskView
-from hush_aggregator.result import Result, ResultReader, utc_now
+from hush_aggregator.count.tasks import close, withdraw
+from hush_aggregator.delivery.mqtt import MqttBroker
+from hush_aggregator.estimate.result import Result, utc_now
+from hush_aggregator.publish.results import ResultReader
 from hush_aggregator.store.base import OpenedStore, Origin, StoreEditor, TaskRow, TaskState
 from hush_aggregator.store.location import open_editor
 from hush_aggregator.store.quotas import Limits
 from hush_aggregator.store.sqlite import SqliteStore
-from hush_aggregator.tasks import close, withdraw
+from hush_aggregator.web.page.view import TaskView
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, HushError, StoreError, TaskError, flatten_group
 from hush_common.task import Task, decode_task, make_task

@@ -14,7 +14,7 @@ from hush_aggregator.estimate import ANYTIME, POPULATION, REPORTERS, Estimate
 from hush_aggregator.estimate.estimates import ByTarget, Intervals
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.pooled_rounds import combine
-from hush_aggregator.result import Result
+from hush_aggregator.estimate.result import Result
 from hush_common.broker_url import BrokerUrl
 from hush_common.domain import Domain
 from hush_common.epsilon import decimal_text

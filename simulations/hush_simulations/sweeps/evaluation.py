@@ -27,7 +27,7 @@ from hush_aggregator.estimate.estimates import Interval
 from hush_aggregator.estimate.finite_channel import Values, finite
 from hush_aggregator.estimate.numerics.quantiles import beta_quantile, clopper_pearson_shares
 from hush_aggregator.estimate.pooled_rounds import combine
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism
 from hush_common.task import Task

@@ -21,12 +21,12 @@ from toy.kary import KaryResponse
 
 import hush
 from hush import Task
-from hush_aggregator import explain
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate import mechanisms as analyses
 from hush_aggregator.estimate.mechanisms.analysis import Analysis
-from hush_aggregator.explain import alternatives
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
+from hush_aggregator.publish import explain
+from hush_aggregator.publish.explain import alternatives
 from hush_client import Gateway
 from hush_common.errors import TaskError
 from hush_common.mechanisms import Laplace, Mechanism, registry

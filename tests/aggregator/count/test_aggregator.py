@@ -17,7 +17,8 @@ from waiting import until
 
 from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.aggregator import SeparateConnections
-from hush_aggregator.broker.session import BATCH_LIMIT, BrokerSession
+from hush_aggregator.count.intake import BATCH_LIMIT
+from hush_aggregator.delivery.session import BrokerSession
 from hush_aggregator.store import UNKNOWN, Accepted, CommitOutcome
 from hush_common.errors import BrokerError, StoreError, TaskError
 from hush_common.task import make_task
@@ -204,7 +205,7 @@ def test_reports_of_a_task_of_another_store_are_not_refused(world: World) -> Non
 
 
 def test_reports_of_a_task_without_room_are_refused_as_that(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hush_aggregator.tasks.TASKS", 1)
+    monkeypatch.setattr("hush_aggregator.count.tasks.TASKS", 1)
     world.serve(tasks=(), any_task=True)
     assert world.aggregator is not None
     world.write(task_topic("heights"), HEIGHTS.payload)

@@ -19,7 +19,7 @@ from serving import estimate
 from waiting import until, wait_until
 
 from hush_aggregator import MqttBroker, SqliteReader, SqliteStore
-from hush_aggregator.broker.mqtt import warn_if_open
+from hush_aggregator.delivery.mqtt import warn_if_open
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
 from hush_common.task import make_task

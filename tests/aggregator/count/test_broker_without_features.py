@@ -15,8 +15,8 @@ from servers import Mosquitto
 from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator import MqttBroker
-from hush_aggregator.doctor.broker import check_broker
-from hush_aggregator.doctor.check_result import Verdict
+from hush_aggregator.ops.doctor.broker import check_broker
+from hush_aggregator.ops.doctor.check_result import Verdict
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, FeatureMissingError

@@ -12,8 +12,8 @@ from hush import Task
 from hush_aggregator import Result
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.explain import blocks, expected_error, meaning
-from hush_aggregator.result import encode
+from hush_aggregator.estimate.result import encode
+from hush_aggregator.publish.explain import blocks, expected_error, meaning
 from hush_common.rng import SystemRng
 from hush_common.task import make_task
 from hush_common.wire import Refusal, Report, encode_frame, encode_json

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from virtual_time import in_virtual_time
 
 from hush import Task
-from hush_aggregator.intake import (
+from hush_aggregator.count.intake import (
     Admitted,
     BacklogWatch,
     DecodedBatch,

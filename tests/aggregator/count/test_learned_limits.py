@@ -7,9 +7,9 @@ import pytest
 
 from hush import Task
 from hush_aggregator import SqliteStore
+from hush_aggregator.count.tasks import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, KnownTasks, TaskNames, columns_of
 from hush_aggregator.logs import LogFormat, logging_to
 from hush_aggregator.store import Origin
-from hush_aggregator.tasks import COLUMNS, COLUMNS_OF_ONE, PAYLOAD_BYTES, KnownTasks, TaskNames, columns_of
 from hush_common.errors import TaskError
 from hush_common.task import make_task
 
@@ -39,7 +39,7 @@ def test_a_bounded_number_is_learned_and_those_given_do_not_count(
     memory_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     most = 20
-    monkeypatch.setattr("hush_aggregator.tasks.TASKS", most)
+    monkeypatch.setattr("hush_aggregator.count.tasks.TASKS", most)
     with SqliteStore(memory_path / "store") as store:
         known = KnownTasks(store, [bit(-number) for number in range(1, 11)])
         known.load()
@@ -56,7 +56,7 @@ def test_a_bounded_number_is_learned_and_those_given_do_not_count(
 def test_no_more_bytes_are_learned_than_a_device_remembers(memory_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PAYLOAD_BYTES == 8 * 1024 * 1024
     most = 5 * len(bit(10).payload)
-    monkeypatch.setattr("hush_aggregator.tasks.PAYLOAD_BYTES", most)
+    monkeypatch.setattr("hush_aggregator.count.tasks.PAYLOAD_BYTES", most)
     with SqliteStore(memory_path / "store") as store:
         known = KnownTasks(store, ())
         known.load()

@@ -6,7 +6,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from hush_aggregator.explain import EVEN, certainty, factor, from_to, largest_loss, privacy_losses
+from hush_aggregator.publish.explain import EVEN, certainty, factor, from_to, largest_loss, privacy_losses
 from hush_common.epsilon import parse_epsilon
 from hush_common.task import make_task
 

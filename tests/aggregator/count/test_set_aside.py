@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from hush_aggregator.broker.session import BrokerSession, OversizeGuard
+from hush_aggregator.delivery.session import BrokerSession, OversizeGuard
 from hush_common.errors import BrokerError
 
 A, B, TASK = "hush/v1/estimates/a", "hush/v1/estimates/b", "hush/v1/tasks/a"

@@ -14,7 +14,7 @@ from hush import Task
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import check, columns, fold, parts_of
 from hush_aggregator.estimate.mechanisms.laplace import LADDER, rung, threshold
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import Laplace, Offers, SubsetSelection
 from hush_common.rng import SystemRng
 from hush_common.task import make_task

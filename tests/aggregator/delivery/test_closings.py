@@ -8,7 +8,7 @@ import pytest
 from broker_world import CLOSING, DRAFT, HOUR, World, frame, living
 from stored import drop_reports
 
-from hush_aggregator.closing import LASTING_S
+from hush_aggregator.delivery.closing import LASTING_S
 from hush_aggregator.store import SqliteEditor, TaskState
 from hush_common.errors import TaskError
 from hush_common.task import make_task

@@ -10,7 +10,7 @@ import pytest
 from broker_world import DRAFT, ESTIMATE, FOREIGN, HOUR, TOPIC, World, frame, living, told
 
 from hush_aggregator import Estimate
-from hush_aggregator.estimation import EstimateInput, Failure, ThreadEstimator
+from hush_aggregator.estimate.process import EstimateInput, Failure, ThreadEstimator
 from hush_common.recall import encode_recall
 from hush_common.task import make_task
 from hush_common.topics import BROKER_DROPPED

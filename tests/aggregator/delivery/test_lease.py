@@ -9,7 +9,7 @@ import pytest
 from broker_world import Lease
 from waiting import until
 
-from hush_aggregator.workers import (
+from hush_aggregator.delivery.workers import (
     LEASE_S,
     LeasedSession,
     LeaseKeeper,
@@ -22,7 +22,7 @@ from hush_common.aio import run_to_completion
 from hush_common.errors import StoreError
 
 if TYPE_CHECKING:
-    from hush_aggregator.broker.session import BrokerSession
+    from hush_aggregator.delivery.session import BrokerSession
 pytestmark = pytest.mark.virtual_time
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from virtual_time import in_virtual_time
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.broker.session import BrokerSession
-from hush_aggregator.ownership import TAKE_OVER
-from hush_aggregator.result import HIGHEST_TERM
+from hush_aggregator.delivery.ownership import TAKE_OVER
+from hush_aggregator.delivery.session import BrokerSession
+from hush_aggregator.estimate.result import HIGHEST_TERM
 from hush_aggregator.store import Owner, SqliteEditor, TaskRow, TaskState
 from hush_common.aio import AT_ONCE, run_all
 from hush_common.errors import BrokerError

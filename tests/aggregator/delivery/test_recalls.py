@@ -24,9 +24,9 @@ from broker_world import (
 from typer.testing import CliRunner
 
 from hush_aggregator import Aggregator, SqliteStore
-from hush_aggregator.closing import LASTING_S
 from hush_aggregator.commands.task import app
-from hush_aggregator.recalls import BrokerRestartDetector, RecallReason, is_recallable, new_recall
+from hush_aggregator.delivery.closing import LASTING_S
+from hush_aggregator.delivery.recalls import BrokerRestartDetector, RecallReason, is_recallable, new_recall
 from hush_aggregator.store import BrokerMemory, SqliteEditor, TaskRow, TaskState
 from hush_common.recall import encode_recall
 from hush_common.task import make_task

@@ -17,7 +17,7 @@ from made_results import result_of, single
 
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate, Result
-from hush_aggregator.steps import step_of
+from hush_aggregator.publish.steps import step_of
 from hush_aggregator.store.base import PublishedStep
 from hush_aggregator.store.steps import LEAST
 from hush_common.errors import StoreError

@@ -12,8 +12,8 @@ from servers import Mosquitto
 
 from hush import Task
 from hush_aggregator import Estimate, SqliteStore
-from hush_aggregator.estimation import Failure, ThreadEstimator
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.process import Failure, ThreadEstimator
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic, report_topic
 from hush_common.wire import Report, encode_frame

@@ -14,7 +14,7 @@ from hush_aggregator.estimate import estimate, estimate_tallies
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 from hush_simulations.engines.bulk.engine import draw_population
 

@@ -11,7 +11,7 @@ import hush_aggregator
 from hush_aggregator import Estimate, Result
 from hush_aggregator.estimate import estimate
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.result import encode
+from hush_aggregator.estimate.result import encode
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from servers import need
 
-from hush_aggregator.http.latency import RequestLatency
-from hush_aggregator.intake import IntakeStatus
-from hush_aggregator.metrics import Exposition, IntakeFigures, MetricValues
-from hush_aggregator.service_metrics import ProcessFigures, ServiceValues
-from hush_aggregator.status import EstimateStatus
+from hush_aggregator.count.intake import IntakeStatus
+from hush_aggregator.ops.metrics import Exposition, IntakeFigures, MetricValues
+from hush_aggregator.ops.service_metrics import ProcessFigures, ServiceValues
+from hush_aggregator.publish.status import EstimateStatus
 from hush_aggregator.store import CommitOutcome
 from hush_aggregator.store.disk import StoreDisk
+from hush_aggregator.web.latency import RequestLatency
 from hush_common.wire import Refusal
 
 ROOT = Path(__file__).parents[3]

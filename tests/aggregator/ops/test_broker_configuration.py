@@ -17,7 +17,7 @@ import pytest
 from hardened import HOST, Hardened, hush
 from waiting import PATIENCE_S, until, wait_until
 
-from hush_aggregator.broker.mosquitto import LARGEST_PACKET
+from hush_aggregator.ops.mosquitto import LARGEST_PACKET
 from hush_client import MqttTransport
 from hush_client.privacy.answer import FRAME_REPORTS
 from hush_common.broker_url import BrokerUrl

@@ -14,7 +14,7 @@ from commands import run
 from hardened import Hardened, hush
 from servers import need
 
-from hush_aggregator.broker.mosquitto import (
+from hush_aggregator.ops.mosquitto import (
     BrokerDirectory,
     Listener,
     Role,

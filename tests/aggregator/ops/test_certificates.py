@@ -17,7 +17,7 @@ from servers import Mosquitto, free_port
 from waiting import PATIENCE_S, until
 
 from hush_aggregator import MqttBroker
-from hush_aggregator.broker.certificate import CertificateWatch, certificate_end
+from hush_aggregator.delivery.certificate import CertificateWatch, certificate_end
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError

@@ -15,13 +15,13 @@ from commands import run
 from servers import free_port
 
 from hush_aggregator import SqliteStore
-from hush_aggregator.closing import MADE
-from hush_aggregator.doctor import peers, store
-from hush_aggregator.doctor.check_result import CheckResult, Verdict
-from hush_aggregator.doctor.peers import check_clock, check_service
-from hush_aggregator.doctor.store import check_store
+from hush_aggregator.delivery.closing import MADE
+from hush_aggregator.ops.doctor import peers, store
+from hush_aggregator.ops.doctor.check_result import CheckResult, Verdict
+from hush_aggregator.ops.doctor.peers import check_clock, check_service
+from hush_aggregator.ops.doctor.store import check_store
+from hush_aggregator.ops.watch.source import HttpUrl
 from hush_aggregator.store.disk import StoreDisk, is_in_use, note_backup
-from hush_aggregator.watch.source import HttpUrl
 from hush_common.task import make_task
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -110,7 +110,7 @@ GB = 10**9
 def test_the_disk_lasts_as_long_as_its_growth_since_the_backup_says(  # noqa: PLR0917 - a row of the table
     path: Path, monkeypatch: pytest.MonkeyPatch, used: float, free: float, before: float, verdict: Verdict, said: str
 ) -> None:
-    disks = {"hush_aggregator.store.disk": before, "hush_aggregator.doctor.store": used}
+    disks = {"hush_aggregator.store.disk": before, "hush_aggregator.ops.doctor.store": used}
     for module, size_ in disks.items():
         found = StoreDisk(int(size_ * GB), int(free * GB))
         monkeypatch.setattr(f"{module}.disk_of", lambda _, found=found: found)

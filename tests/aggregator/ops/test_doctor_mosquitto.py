@@ -20,9 +20,9 @@ from servers import Mosquitto, free_port, need
 from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator import SqliteReader
-from hush_aggregator.broker.mosquitto import Role, hash_password, rules
-from hush_aggregator.doctor.broker import check_broker
-from hush_aggregator.doctor.check_result import CheckResult, Verdict
+from hush_aggregator.ops.doctor.broker import check_broker
+from hush_aggregator.ops.doctor.check_result import CheckResult, Verdict
+from hush_aggregator.ops.mosquitto import Role, hash_password, rules
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import make_task
 from hush_common.wire import Refusal, Report, encode_frame

@@ -23,10 +23,10 @@ from servers import Mosquitto, free_port, need
 from waiting import PATIENCE_S, wait_until
 
 from hush_aggregator import SqliteStore
-from hush_aggregator.intake import Backlog, IntakeStatus
-from hush_aggregator.metrics import EVERY_S, Exposition, IntakeFigures, MetricValues, StoreFigures
-from hush_aggregator.service_metrics import ProcessFigures, ServiceValues
-from hush_aggregator.status import EstimateStatus
+from hush_aggregator.count.intake import Backlog, IntakeStatus
+from hush_aggregator.ops.metrics import EVERY_S, Exposition, IntakeFigures, MetricValues, StoreFigures
+from hush_aggregator.ops.service_metrics import ProcessFigures, ServiceValues
+from hush_aggregator.publish.status import EstimateStatus
 from hush_aggregator.store import CommitOutcome, TaskCount
 from hush_aggregator.store.disk import StoreDisk, disk_of, note_backup, read_backup
 from hush_common.task import make_task

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from port_programs import Port, compiled, hexadecimal
 
-from hush_aggregator.explain import meaning
-from hush_aggregator.ports import C_COORDINATES, C_LEVELS, C_WIDTH, answered_by, memory_words, refusals_of
+from hush_aggregator.publish.explain import meaning
+from hush_aggregator.publish.ports import C_COORDINATES, C_LEVELS, C_WIDTH, answered_by, memory_words, refusals_of
 from hush_common.task import make_task
 
 DAILY = {"rounds": 2000, "round_every": "1d", "opens": "2026-01-01T00:00:00Z"}

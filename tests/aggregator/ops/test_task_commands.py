@@ -14,7 +14,7 @@ from commands import Shown, run
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.explain import alternatives, expected_error, meaning, warnings
+from hush_aggregator.publish.explain import alternatives, expected_error, meaning, warnings
 from hush_aggregator.store import Owner, TaskState
 from hush_common.epsilon import posterior
 from hush_common.task import make_task

@@ -10,10 +10,8 @@ from made_results import result_of, single
 
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate
-from hush_aggregator.charts import ASCII, HEAVY, draw_interval
-from hush_aggregator.presentation import report_problems, rows_of
-from hush_aggregator.result import encode, result_in
-from hush_aggregator.watch.terminal import (
+from hush_aggregator.estimate.result import encode, result_in
+from hush_aggregator.ops.watch.terminal import (
     Event,
     EventKind,
     PastIntervals,
@@ -23,6 +21,8 @@ from hush_aggregator.watch.terminal import (
     picture,
     view_of,
 )
+from hush_aggregator.publish.charts import ASCII, HEAVY, draw_interval
+from hush_aggregator.publish.presentation import report_problems, rows_of
 from hush_common.task import make_task
 from hush_common.terminal import Screen
 from hush_common.wire import Refusal

@@ -23,8 +23,8 @@ from hush import Task
 from hush_aggregator import Estimate, PartEstimate, ProcessEstimator, estimation
 from hush_aggregator.estimate import PooledMean, WinsorisedMean, estimate
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.estimation import Failure, try_estimate
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.process import Failure, try_estimate
+from hush_aggregator.estimate.tally import Tally
 from hush_common.task import make_task
 from hush_simulations.engines.experiment import SeededRng
 
@@ -254,7 +254,7 @@ async def test_an_estimate_that_is_given_up_or_dies_costs_its_process_alone(
 def test_no_process_of_estimates_outlives_the_service() -> None:
     program = """
 import asyncio, sys
-from hush_aggregator.estimation import ProcessEstimator
+from hush_aggregator.estimate.process import ProcessEstimator
 
 async def main():
     await ProcessEstimator().prepare()

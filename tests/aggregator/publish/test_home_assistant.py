@@ -20,8 +20,8 @@ from made_results import result_of, single
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate
 from hush_aggregator.commands.serve import Settings
-from hush_aggregator.home_assistant import MOST_PARTS, Announcing, announcement
-from hush_aggregator.result import encode
+from hush_aggregator.estimate.result import encode
+from hush_aggregator.publish.home_assistant import MOST_PARTS, Announcing, announcement
 from hush_aggregator.store import SqliteEditor, TaskState
 from hush_common.errors import OptionError
 from hush_common.task import make_task

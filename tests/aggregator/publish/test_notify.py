@@ -20,7 +20,15 @@ from waiting import PATIENCE_S
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate, Result, SqliteStore, notify
 from hush_aggregator.estimate.estimates import ANYTIME, POPULATION, REPORTERS
-from hush_aggregator.notify import EventFile, Notifier, NotifyEvent, PrecisionGoal, Webhook, event_file, notifier_of
+from hush_aggregator.publish.webhook import (
+    EventFile,
+    Notifier,
+    NotifyEvent,
+    PrecisionGoal,
+    Webhook,
+    event_file,
+    notifier_of,
+)
 from hush_common import files
 from hush_common.errors import OptionError
 from hush_common.task import make_task

@@ -17,11 +17,11 @@ from made_results import single
 
 from hush import Task
 from hush_aggregator import Estimate, Result
-from hush_aggregator.estimation import Failure, estimate_each
-from hush_aggregator.release import LONGEST_S, EstimatePublisher
-from hush_aggregator.result import RoundCounts, encode
-from hush_aggregator.status import EstimateStatus
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.process import Failure, estimate_each
+from hush_aggregator.estimate.result import RoundCounts, encode
+from hush_aggregator.estimate.tally import Tally
+from hush_aggregator.publish.release import LONGEST_S, EstimatePublisher
+from hush_aggregator.publish.status import EstimateStatus
 from hush_common.errors import BrokerError
 from hush_common.task import make_task
 from hush_common.topics import Delivery, estimate_topic
@@ -429,7 +429,7 @@ async def test_estimates_that_are_left_to_the_next_start_have_a_reason(
 
 async def test_the_status_has_what_is_due_what_failed_and_an_age(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("hush_aggregator.release.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("hush_aggregator.publish.release.time.monotonic", lambda: clock[0])
     world = World(fails={"bad": FAILS})
     clock[0] += 50  # nothing is published since the start
     world.count_all(["bad", "good"])

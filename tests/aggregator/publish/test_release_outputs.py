@@ -19,13 +19,13 @@ from hush import Task
 from hush_aggregator import ResultReader, SqliteReader, SqliteStore
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
-from hush_aggregator.explain import warnings
-from hush_aggregator.http import service
-from hush_aggregator.http.feed import ChangeFeed
-from hush_aggregator.http.page import pages
-from hush_aggregator.http.service import Service, StoreService
+from hush_aggregator.publish.explain import warnings
 from hush_aggregator.store import Accepted
 from hush_aggregator.store.base import PublishedStep, Step
+from hush_aggregator.web import service
+from hush_aggregator.web.feed import ChangeFeed
+from hush_aggregator.web.page import pages
+from hush_aggregator.web.service import Service, StoreService
 from hush_common.errors import TaskError
 from hush_common.task import make_task
 from hush_common.wire import Refusal

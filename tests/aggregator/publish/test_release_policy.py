@@ -12,8 +12,8 @@ import pytest
 from broker_world import DRAFT, HOUR, START, World, frame, living
 
 from hush import Task
+from hush_aggregator.count.tasks import facts_of, row_of
 from hush_aggregator.store import CommitOutcome, SqliteEditor
-from hush_aggregator.tasks import facts_of, row_of
 from hush_common.task import make_task
 from hush_common.topics import estimate_topic
 

@@ -12,8 +12,8 @@ from broker_world import DRAFT, HOUR, World, frame, living
 from stored import stored_ids
 
 from hush_aggregator import SqliteReader, SqliteStore
-from hush_aggregator.closing import LASTING_S
-from hush_aggregator.exporting import export_reports
+from hush_aggregator.delivery.closing import LASTING_S
+from hush_aggregator.ops.export import export_reports
 from hush_aggregator.store import Accepted, SqliteEditor
 from hush_common.task import make_task
 from hush_common.wire import Refusal

@@ -23,7 +23,7 @@ from servers import Mosquitto, need
 from serving import estimate
 from waiting import PATIENCE_S, wait_until
 
-from hush_aggregator.notify import NotifyEvent, Webhook
+from hush_aggregator.publish.webhook import NotifyEvent, Webhook
 from hush_common.task import make_task
 from hush_common.wire import Report, encode_json
 

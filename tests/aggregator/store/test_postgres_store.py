@@ -20,8 +20,8 @@ from servers import Postgres
 from stores import StorePlace
 from waiting import PATIENCE_S, wait_until
 
-from hush_aggregator.doctor.check_result import Verdict
-from hush_aggregator.doctor.store import check_store
+from hush_aggregator.ops.doctor.check_result import Verdict
+from hush_aggregator.ops.doctor.store import check_store
 from hush_aggregator.store import Accepted, BrokerMemory, Limits
 from hush_aggregator.store import postgres as postgres_module
 from hush_aggregator.store.postgres import PostgresStore

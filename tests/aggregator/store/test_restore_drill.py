@@ -21,7 +21,7 @@ from processes import Serve, spent
 from servers import Mosquitto
 from stored import stored_ids
 
-from hush_aggregator.recalls import RecallReason
+from hush_aggregator.delivery.recalls import RecallReason
 from hush_client import Gateway, MqttTransport
 from hush_client.state.database import FILE_NAME
 from hush_common.topics import estimate_topic

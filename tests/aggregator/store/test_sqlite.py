@@ -13,8 +13,8 @@ from stored import counted_ids
 
 from hush import Task
 from hush_aggregator import SqliteReader, SqliteStore
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store import UNKNOWN, Accepted, Limits, SqliteEditor, quota_file
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError, TaskError
 from hush_common.task import make_task
 from hush_common.wire import Refusal

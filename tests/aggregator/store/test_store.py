@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stores import StorePlace
 
 from hush import Task
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store import UNKNOWN, Accepted, Limits, Origin, Owner, TaskRow, TaskState
 from hush_aggregator.store.base import ServedStore
-from hush_aggregator.tally import Tally
 from hush_common.errors import StoreError
 from hush_common.task import make_task
 from hush_common.wire import Refusal

@@ -20,8 +20,8 @@ from hush import HushError, Task
 from hush_aggregator import SqliteReader, SqliteStore
 from hush_aggregator.commands import results, store
 from hush_aggregator.commands.task import app as task_app
+from hush_aggregator.count.tasks import KnownTasks, check_files
 from hush_aggregator.store import Accepted, TaskState
-from hush_aggregator.tasks import KnownTasks, check_files
 from hush_common.errors import OptionError, StoreError, TaskError
 from hush_common.task import make_task
 from hush_common.wire import Refusal

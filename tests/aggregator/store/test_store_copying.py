@@ -13,7 +13,7 @@ from stores import StorePlace, in_postgres
 from typer.testing import CliRunner
 
 from hush_aggregator.commands import store as command
-from hush_aggregator.copying import check_reports, copy_store
+from hush_aggregator.ops.copy import check_reports, copy_store
 from hush_aggregator.store import UNKNOWN, Accepted, Owner, StoredRecall, TaskState
 from hush_aggregator.store.base import PublishedStep, Step
 from hush_aggregator.store.postgres_url import PostgresUrl

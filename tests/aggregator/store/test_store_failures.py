@@ -21,13 +21,13 @@ from virtual_time import VirtualLoop
 
 from hush_aggregator import Aggregator, SqliteStore, closing
 from hush_aggregator.aggregator import SeparateConnections
-from hush_aggregator.broker.session import Broker, BrokerSession
-from hush_aggregator.closing import TaskCloser
-from hush_aggregator.release_schedule import ReleaseSchedule
-from hush_aggregator.retention import Retention
+from hush_aggregator.count.tasks import KnownTasks
+from hush_aggregator.delivery.closing import TaskCloser
+from hush_aggregator.delivery.session import Broker, BrokerSession
+from hush_aggregator.delivery.workers import WorkerGroup
+from hush_aggregator.publish.retention import Retention
+from hush_aggregator.publish.schedule import ReleaseSchedule
 from hush_aggregator.store import Accepted, SqliteEditor
-from hush_aggregator.tasks import KnownTasks
-from hush_aggregator.workers import WorkerGroup
 from hush_common.errors import StoreError, StoreUnavailableError
 from hush_common.task import make_task
 from hush_common.topics import BROKER_DROPPED, BROKER_UPTIME, report_topic, task_topic

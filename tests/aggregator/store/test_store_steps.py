@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stores import StorePlace
 
 from hush import Task
-from hush_aggregator.copying import check_reports
+from hush_aggregator.ops.copy import check_reports
 from hush_aggregator.store import Accepted
 from hush_aggregator.store.base import PublishedStep, ServedStore, Step
 from hush_aggregator.store.sqlite import back_up, put_back

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from hush_aggregator.store_thread import PATIENCE_S, StoreThread
+from hush_aggregator.count.store_thread import PATIENCE_S, StoreThread
 from hush_common.errors import StoreError, StoreUnavailableError, UnknownCommitError
 
 pytestmark = pytest.mark.virtual_time

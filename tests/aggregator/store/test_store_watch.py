@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hush_aggregator.closing import StoreWatcher
+from hush_aggregator.delivery.closing import StoreWatcher
 
 
 @pytest.mark.virtual_time

@@ -12,9 +12,9 @@ import pytest
 
 from hush import Task
 from hush_aggregator import SqliteStore
-from hush_aggregator.http.feed import ChangeFeed, FeedEvent
-from hush_aggregator.http.service import StoreService
 from hush_aggregator.store import Accepted, SqliteEditor
+from hush_aggregator.web.feed import ChangeFeed, FeedEvent
+from hush_aggregator.web.service import StoreService
 from hush_common.task import make_task
 
 pytestmark = pytest.mark.virtual_time
@@ -248,7 +248,7 @@ async def test_a_deleted_task_is_announced_once(path: Path) -> None:
 @pytest.mark.usefixtures("store")
 async def test_a_task_that_closes_by_the_clock_is_announced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("hush_aggregator.http.service.utc_now", clock)
+    monkeypatch.setattr("hush_aggregator.web.service.utc_now", clock)
     async with running(path, clock) as feed:
         follower = Follower(feed)
         before = (await follower.group())[-1].cursor

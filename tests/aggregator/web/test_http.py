@@ -34,12 +34,12 @@ from hush import Task
 from hush_aggregator import Estimate, SqliteReader, SqliteStore
 from hush_aggregator.commands import results
 from hush_aggregator.commands.task import app as task_app
-from hush_aggregator.estimation import Failure, ThreadEstimator
-from hush_aggregator.intake import Backlog, IntakeStatus
-from hush_aggregator.metrics import MetricValues
+from hush_aggregator.count.intake import Backlog, IntakeStatus
+from hush_aggregator.estimate.process import Failure, ThreadEstimator
+from hush_aggregator.estimate.tally import Tally
+from hush_aggregator.ops.metrics import MetricValues
 from hush_aggregator.store import Origin, TaskState
 from hush_aggregator.store.base import PublishedStep, Step
-from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 
 pytestmark = pytest.mark.virtual_time

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from http_world import DRAFT, TOKEN, Service, Token, asked, bearer, kind_of, make_store
 
-from hush_aggregator.http.audit import AuditLog
+from hush_aggregator.web.audit import AuditLog
 from hush_common.errors import OptionError
 
 ANNA, BERT = "9d3c51f07ab84e6c2d19f5a8b7c6034e1f2a", "77e0c4b95a1d4f83a6b20e9c8d1f5a37642b"
@@ -140,7 +140,7 @@ def test_only_its_owner_can_read_the_log(tmp_path: Path) -> None:
 FILLING = """
 import resource, signal, sys
 from pathlib import Path
-from hush_aggregator.http.audit import AuditLog
+from hush_aggregator.web.audit import AuditLog
 
 log = AuditLog(Path(sys.argv[1]))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hush_aggregator.http.client_address import client_of, is_loopback, is_trusted, parse_network, share_of
+from hush_aggregator.web.client_address import client_of, is_loopback, is_trusted, parse_network, share_of
 
 TRUSTED = [parse_network(text) for text in ("10.0.0.0/8", "192.0.2.1", "2001:db8:1::/48")]
 PROXY, READER = "192.0.2.1", "203.0.113.9"

@@ -13,9 +13,9 @@ from http_world import BEARER, TOKEN, Client, Service, Token, asked, make_store,
 from page_tasks import count
 
 from hush_aggregator import SqliteStore
-from hush_aggregator.http.app import ROUTERS, create_app
-from hush_aggregator.http.conditional import CompressedBodies
-from hush_aggregator.http.page.environment import assets
+from hush_aggregator.web.app import ROUTERS, create_app
+from hush_aggregator.web.conditional import CompressedBodies
+from hush_aggregator.web.page.environment import assets
 from hush_common.task import make_task
 
 pytestmark = pytest.mark.virtual_time

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from hush_aggregator.doctor.check_result import Verdict
-from hush_aggregator.doctor.peers import check_service
 from hush_aggregator.http_deadline import Deadline
-from hush_aggregator.notify import NotifyEvent, Webhook
-from hush_aggregator.watch.source import HttpUrl, watch_http
-from hush_aggregator.watch.terminal import Event, EventKind
+from hush_aggregator.ops.doctor.check_result import Verdict
+from hush_aggregator.ops.doctor.peers import check_service
+from hush_aggregator.ops.watch.source import HttpUrl, watch_http
+from hush_aggregator.ops.watch.terminal import Event, EventKind
+from hush_aggregator.publish.webhook import NotifyEvent, Webhook
 from hush_common.errors import BrokerError
 
 KINDS = {

@@ -42,7 +42,7 @@ def assert_exact(type_: type, document: dict[str, object], text: str | bytes) ->
 @pytest.mark.medium
 @pytest.mark.virtual_time
 async def test_every_document_fits_its_type_exactly(tmp_path: Path) -> None:
-    from hush_aggregator.http.schemas import ResultDocument, TaskDocument  # noqa: PLC0415 - as above
+    from hush_aggregator.web.schemas import ResultDocument, TaskDocument  # noqa: PLC0415 - as above
 
     for fields in TASKS:
         payload = make_task({"id": "t", "epsilon": "1", **fields}).payload

@@ -11,8 +11,8 @@ import pytest
 from commands import run
 from http_world import TOKEN, Token
 
-from hush_aggregator.http.listen import Address, HttpListener, HttpOptions
-from hush_aggregator.http.service import find_administrators, find_token
+from hush_aggregator.web.listen import Address, HttpListener, HttpOptions
+from hush_aggregator.web.service import find_administrators, find_token
 from hush_common.errors import OptionError
 
 STORE = Path("hush.sqlite")

@@ -13,10 +13,10 @@ from http_world import HEIGHTS, Service, make_store, serving, writable
 from waiting import PATIENCE_S, until
 
 from hush_aggregator import SqliteStore
-from hush_aggregator.http.app import create_app, serve_http
-from hush_aggregator.http.feed import ChangeFeed
-from hush_aggregator.http.listen import Address, bind
-from hush_aggregator.http.security import BODY_LIMIT
+from hush_aggregator.web.app import create_app, serve_http
+from hush_aggregator.web.feed import ChangeFeed
+from hush_aggregator.web.listen import Address, bind
+from hush_aggregator.web.security import BODY_LIMIT
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

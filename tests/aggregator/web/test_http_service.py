@@ -130,7 +130,7 @@ def child_of(process: int) -> int:
     def is_there() -> bool:
         for pid in (Path("/proc") / str(process) / "task" / str(process) / "children").read_text().split():
             with suppress(OSError):
-                if b"hush_aggregator.http.process" in (Path("/proc") / pid / "cmdline").read_bytes():
+                if b"hush_aggregator.web.process" in (Path("/proc") / pid / "cmdline").read_bytes():
                     found.append(int(pid))
         return bool(found)
 

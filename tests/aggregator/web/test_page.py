@@ -16,9 +16,9 @@ from page_tasks import count
 from page_views import DRAFT, GOOD, NUMBER, card, listing, page, plain, read, view_of
 
 from hush_aggregator import Estimate, PartEstimate, SqliteStore
-from hush_aggregator.http.page.environment import assets
-from hush_aggregator.http.page.view import TaskStatus, TaskView
 from hush_aggregator.store import Origin, TaskState
+from hush_aggregator.web.page.environment import assets
+from hush_aggregator.web.page.view import TaskStatus, TaskView
 from hush_common.task import make_task
 from hush_common.wire import Refusal
 

@@ -12,9 +12,9 @@ from page_tasks import count
 
 from hush import Task
 from hush_aggregator import Estimate, SqliteStore
-from hush_aggregator.estimation import Failure, ThreadEstimator
+from hush_aggregator.estimate.process import Failure, ThreadEstimator
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.store import TaskState
-from hush_aggregator.tally import Tally
 from hush_common.task import make_task
 
 pytestmark = pytest.mark.virtual_time

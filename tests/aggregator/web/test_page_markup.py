@@ -13,8 +13,8 @@ from made_results import single
 from page_views import NOW, card, listing, page, view_of
 
 from hush_aggregator import Estimate, PartEstimate
-from hush_aggregator.http.page.environment import sanitize, untrusted
-from hush_aggregator.http.page.pages import render_message
+from hush_aggregator.web.page.environment import sanitize, untrusted
+from hush_aggregator.web.page.pages import render_message
 
 MARKUP = ["<script>alert(1)</script>", '" onclick="x', "'><img src=x onerror=x>", "&lt;b&gt;", "]]>", "{{ 7 * 7 }}"]
 NUMBER = {"lower": 0.0, "upper": 1.0, "unit": "TEXT"}

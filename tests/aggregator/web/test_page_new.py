@@ -11,10 +11,10 @@ import httpx
 import pytest
 from http_world import BEARER, HEIGHTS, TOKEN, Client, Service, Token, asked, bearer, make_store, writable
 
-from hush_aggregator.explain import expected_words
-from hush_aggregator.http.audit import AuditLog
-from hush_aggregator.http.page.draft import FIELDS, check_draft, read_form
+from hush_aggregator.publish.explain import expected_words
 from hush_aggregator.store import SqliteEditor
+from hush_aggregator.web.audit import AuditLog
+from hush_aggregator.web.page.draft import FIELDS, check_draft, read_form
 from hush_common.errors import TaskError
 from hush_common.task import make_task
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from made_results import single
 from page_views import DRAFT, NOW, NUMBER, read, view_of
 
-from hush_aggregator.http.page.figures import TimeMark
-from hush_aggregator.http.page.timeline import Rate, TimeAxis, TimeCourse
 from hush_aggregator.store import TaskState
 from hush_aggregator.store.base import Step
 from hush_aggregator.store.steps import DAY, HOUR
+from hush_aggregator.web.page.figures import TimeMark
+from hush_aggregator.web.page.timeline import Rate, TimeAxis, TimeCourse
 
 GOOD = single(1000, 3.0, intervals={"anytime": (2.0, 4.0)}, methods={"anytime": "reporters-laplace-mixture"})
 DAILY = {**DRAFT, "rounds": 12, "round_every": "1d", "opens": "2026-06-02T00:00:00Z", "epsilon": "12"}

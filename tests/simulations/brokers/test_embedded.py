@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hush_aggregator import MqttBroker
-from hush_aggregator.broker.session import BrokerSession
+from hush_aggregator.delivery.session import BrokerSession
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, SubscriptionRefusedError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hush_aggregator import Aggregator, SqliteStore
-from hush_aggregator.broker.session import Broker, BrokerSession
+from hush_aggregator.delivery.session import Broker, BrokerSession
 from hush_aggregator.store.base import CommitOutcome
 from hush_client import Gateway
 from hush_common.errors import BrokerError, SubscriptionRefusedError

@@ -10,7 +10,7 @@ from made_sweeps import GRID
 from rendered import rendered
 
 from hush import simulate
-from hush_aggregator.charts import Bar, Bars, Range, Ranges, shows_signs
+from hush_aggregator.publish.charts import Bar, Bars, Range, Ranges, shows_signs
 from hush_simulations.display.charts import charts_of, charts_of_sweep
 
 WIDTHS = (60, 80, 120)

@@ -14,12 +14,12 @@ from rendered import rendered
 
 from hush import Run, simulate
 from hush_aggregator import PartEstimate, home_assistant
-from hush_aggregator.http.page.pages import render_task
-from hush_aggregator.http.page.view import TaskView
-from hush_aggregator.presentation import NumberFormat, interval_name, rows_of
-from hush_aggregator.result import encode
+from hush_aggregator.estimate.result import encode
+from hush_aggregator.ops.watch.terminal import figures_of, view_of
+from hush_aggregator.publish.presentation import NumberFormat, interval_name, rows_of
 from hush_aggregator.store.base import Origin, TaskState
-from hush_aggregator.watch.terminal import figures_of, view_of
+from hush_aggregator.web.page.pages import render_task
+from hush_aggregator.web.page.view import TaskView
 from hush_common.formatting import fixed
 from hush_simulations.display.progress import estimates_so_far
 from hush_simulations.display.table import run_blocks

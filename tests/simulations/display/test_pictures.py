@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import hush
 from hush import SCENARIOS, Run
 from hush_aggregator.estimate.mechanisms import analysis_of, fold
-from hush_aggregator.presentation import interval_name
+from hush_aggregator.publish.presentation import interval_name
 from hush_common.domain import CategoryDomain, VectorDomain
 from hush_simulations.display.distributions import estimate_ranges, reported_numbers, reported_part, true_numbers
 from hush_simulations.display.run_figure import figure_of, picture_of

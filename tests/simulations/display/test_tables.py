@@ -20,8 +20,8 @@ from rendered import rendered
 from hush import SCENARIOS, Run, Scenario, Task, plan, simulate
 from hush_aggregator import Estimate, estimation
 from hush_aggregator.estimate import estimate
-from hush_aggregator.presentation import NumberFormat
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
+from hush_aggregator.publish.presentation import NumberFormat
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
 from hush_common.task import make_task
 from hush_common.wire import Refusal

@@ -11,8 +11,8 @@ import pytest
 from polls import TEA, Command, asking, polling, reports_of
 from waiting import PATIENCE_S
 
+from hush_aggregator.count.tasks import close
 from hush_aggregator.store.base import StoreEditor
-from hush_aggregator.tasks import close
 from hush_client import MqttTransport
 from hush_common.task import decode_task
 from hush_common.topics import ALL_TASKS, report_topic

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.mechanisms import bounded, laplace, randomized_response, subset_selection, vector
 from hush_aggregator.estimate.mechanisms.analysis import Analysis, BatchAnalysis, EstimateRequest
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.mechanisms import (
     Channel,
     Laplace,

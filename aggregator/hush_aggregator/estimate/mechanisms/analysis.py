@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import Assumed
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import Domain
 
 

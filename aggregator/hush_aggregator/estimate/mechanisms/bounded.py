@@ -9,8 +9,8 @@ from hush_aggregator.estimate.bounded_mean import Sample, estimate_samples, grou
 from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.tally import Tally
 from hush_common.domain import Domain
 from hush_common.mechanisms import Mechanism
 

@@ -34,8 +34,8 @@ from hush_aggregator.estimate.mechanisms.bounded import in_words_of
 from hush_aggregator.estimate.numerics.guard import attempt
 from hush_aggregator.estimate.numerics.laplace_sums import Scales, mixed_laplace_quantile
 from hush_aggregator.estimate.numerics.quantiles import student_quantile
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.tally import Tally
 from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text
 from hush_common.mechanisms import Laplace

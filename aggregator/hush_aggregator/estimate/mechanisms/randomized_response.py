@@ -9,7 +9,7 @@ from hush_aggregator.estimate import proportions
 from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import in_words, said
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import BitDomain
 from hush_common.mechanisms import RandomizedResponse
 

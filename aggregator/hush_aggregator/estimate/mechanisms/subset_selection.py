@@ -11,7 +11,7 @@ from hush_aggregator.estimate.estimates import Estimate
 from hush_aggregator.estimate.finite_channel import finite
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.proportions import pooled_proportions, proportions
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import CategoryDomain
 from hush_common.mechanisms import Mechanism, SubsetSelection
 from hush_common.mechanisms.subset_selection import WORD_BITS

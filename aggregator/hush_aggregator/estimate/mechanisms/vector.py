@@ -12,8 +12,8 @@ from hush_aggregator.estimate.estimates import Estimate, PartEstimate
 from hush_aggregator.estimate.finite_channel import Assumed, finite, worst_counts
 from hush_aggregator.estimate.mechanisms.analysis import EstimateRequest
 from hush_aggregator.estimate.mechanisms.bounded import occurrences
+from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.estimate.units import Units
-from hush_aggregator.tally import Tally
 from hush_common.domain import Domain, DomainPart, VectorDomain
 from hush_common.mechanisms import Vector
 

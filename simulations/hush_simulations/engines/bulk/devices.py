@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hush_aggregator.estimate.mechanisms import fold
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 from hush_common.domain import Domain, NumberDomain
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.tally import Tally
 
 Counts = NDArray[np.int64]
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from hush_aggregator.estimate import Estimate, estimate
 from hush_aggregator.estimate.mechanisms import fold, parts_of
-from hush_aggregator.result import RoundCounts, result_of
-from hush_aggregator.tally import Tally
+from hush_aggregator.estimate.result import RoundCounts, result_of
+from hush_aggregator.estimate.tally import Tally
 from hush_common.errors import OptionError
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.task import Task

@@ -1,0 +1,1 @@
+"""For who runs a service: doctor, watch, metrics, export and copy."""
