@@ -18,8 +18,8 @@ from hush_client import Client, Policy
 from hush_common.broker_url import BrokerUrl
 from hush_common.rng import SystemRng
 from hush_common.wire import Report, encode_frame
-from hush_simulations.poll.questions import Questions, make_question
-from hush_simulations.poll.session import Answered, Opened, PollSettings, run_poll
+from hush_poll.questions import Questions, make_question
+from hush_poll.session import Answered, Opened, PollSettings, run_poll
 
 HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
 _NUMBERS = count()

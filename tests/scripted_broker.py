@@ -17,10 +17,10 @@ from hush_aggregator.delivery.session import BrokerSession
 from hush_client.sending.transport import Link
 from hush_common.errors import BrokerError
 from hush_common.topics import ALL_TASKS, Acknowledgement, matches, task_topic
+from hush_conform import packets
+from hush_conform.packets import NEW, Body, Kind
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
-from hush_simulations.conformance import packets
-from hush_simulations.conformance.packets import NEW, Body, Kind
 
 __all__ = [
     "Action",

@@ -42,12 +42,8 @@ _COMMANDS = {
     ),
     "scenario": _Command("hush_simulations.commands.scenario", "List, show, check and copy what can be simulated."),
     "audit": _Command("hush_simulations.commands.audit", "Measure from samples how much a mechanism gives away."),
-    "conform": _Command(
-        "hush_simulations.commands.conform", "Check that a program, in any language, is a correct device."
-    ),
-    "poll": _Command(
-        "hush_simulations.commands.poll", "Ask a class or a meeting: phones answer with noise, in the browser."
-    ),
+    "conform": _Command("hush_conform.command", "Check that a program, in any language, is a correct device."),
+    "poll": _Command("hush_poll.command", "Ask a class or a meeting: phones answer with noise, in the browser."),
     "attack": _Command("hush_attacks.command", "Watch an attack on a naive system, and on hush."),
     "tour": _Command("hush_tour.command", "See the ideas behind hush at work, a chapter for each source."),
     "serve": _Command("hush_aggregator.commands.serve", "Run the aggregator: reports in, estimates out."),

@@ -38,6 +38,8 @@ _EXTRAS = {
     "hush": "command",
     "hush_aggregator": "aggregator",
     "hush_simulations": "simulations",
+    "hush_conform": "simulations",
+    "hush_poll": "simulations",
     "hush_tour": "simulations",
     "hush_attacks": "simulations",
 }

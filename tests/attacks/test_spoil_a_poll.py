@@ -28,8 +28,8 @@ from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.task import decode_task
 from hush_common.topics import ALL_TASKS, report_topic, task_topic
-from hush_simulations.poll import server
-from hush_simulations.poll.questions import make_question
+from hush_poll import server
+from hush_poll.questions import make_question
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

@@ -25,7 +25,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 import hush_aggregator.commands.watch
 import hush_aggregator.ops.doctor.peers
-import hush_simulations.commands.conform
+import hush_conform.command
 from hush import Run
 from hush_aggregator import Estimate, PartEstimate, Result, SqliteStore
 from hush_aggregator.ops.watch.terminal import Event, EventKind
@@ -35,7 +35,7 @@ from hush_client.state import ledger
 from hush_client.state.database import DeviceState
 from hush_common.task import decode_task
 from hush_common.topics import task_topic
-from hush_simulations.conformance.findings import CheckVerdict, Conformance, Rule, RuleViolation
+from hush_conform.findings import CheckVerdict, Conformance, Rule, RuleViolation
 from hush_simulations.engines.experiment import SeededRng
 
 pytestmark = [pytest.mark.medium, pytest.mark.face, pytest.mark.usefixtures("unrendered")]
@@ -147,7 +147,7 @@ def _quick() -> Iterator[None]:
     with (
         patch.object(Run, "elapsed_s", property(lambda _: 1.25)),
         patch.object(Run, "reports_per_s", property(lambda _: 4321.0)),
-        patch.object(hush_simulations.commands.conform, "conform", _conformance),
+        patch.object(hush_conform.command, "conform", _conformance),
         patch.object(hush_aggregator.commands.watch, "watch_broker", _watched),
         patch.object(hush_aggregator.ops.doctor.peers, "is_synchronised", lambda: True),
         patch("hush_client.sending.mqtt.MqttTransport", lambda *_, **__: ScriptedBroker(retained=_RETAINED)),

@@ -25,7 +25,7 @@ from hush_common.errors import TaskError
 from hush_common.recall import Recall, decode_recall
 from hush_common.task import decode_task, make_task
 from hush_common.wire import Frame, decode
-from hush_simulations.poll.questions import questions_of
+from hush_poll.questions import questions_of
 from hush_simulations.scenarios.scenario_file import parse_scenario, text_of
 from hush_simulations.sweeps.sweep import find_sweep
 

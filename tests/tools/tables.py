@@ -27,7 +27,7 @@ from hush_common import topics
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
 from hush_common.wire import Refusal
-from hush_simulations.conformance.conform import CHECKS
+from hush_conform.conform import CHECKS
 from hush_simulations.scenarios.scenario_file import KINDS
 
 __all__ = ["TABLES", "Facts", "Table"]

@@ -34,7 +34,7 @@ from hush_common.topics import (
     task_topic,
 )
 from hush_common.wire import Report, encode_json
-from hush_simulations.conformance.packets import Kind
+from hush_conform.packets import Kind
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

@@ -18,11 +18,11 @@ from waiting import wait_until
 
 from hush_common.errors import TaskError
 from hush_common.task import decode_task
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
-from hush_simulations.conformance.conform import CHECKS, OPTIONAL, Order, conform
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Rule
-from hush_simulations.conformance.tasks import hostile, task
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge
+from hush_conform.conform import CHECKS, OPTIONAL, Order, conform
+from hush_conform.device import Setup
+from hush_conform.findings import Rule
+from hush_conform.tasks import hostile, task
 
 HUSH = str(Path(sys.executable).with_name("hush"))
 REPORT = (HUSH, "report", "{task}", "-", "--device", "{sender}", "--spread", "{spread}")

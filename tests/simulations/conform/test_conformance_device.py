@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hush_simulations.conformance.broker import DeviceBroker
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.packets import OLD, write_packet, write_publish
-from hush_simulations.conformance.program import Output, Program
+from hush_conform.broker import DeviceBroker
+from hush_conform.device import Setup
+from hush_conform.packets import OLD, write_packet, write_publish
+from hush_conform.program import Output, Program
 
 pytestmark = pytest.mark.medium
 

@@ -7,7 +7,7 @@ import pytest
 
 from hush_common.domain import BitDomain, NumberDomain
 from hush_common.mechanisms import Laplace, Mechanism, RandomizedResponse
-from hush_simulations.conformance.law import Body, Comparison, compare, differ, views
+from hush_conform.law import Body, Comparison, compare, differ, views
 from hush_simulations.engines.experiment import SeededRng
 
 pytestmark = pytest.mark.medium

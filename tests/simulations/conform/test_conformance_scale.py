@@ -7,10 +7,10 @@ from math import log
 import pytest
 
 from hush_common.mechanisms import Mechanism, Offers
-from hush_simulations.conformance.checks.noise import known_index
-from hush_simulations.conformance.law import FALSE_ALARM
-from hush_simulations.conformance.scale import HALF, TWICE, ScaleVerdict, judge_scale
-from hush_simulations.conformance.tasks import LAWS, SampledLaw, task
+from hush_conform.checks.noise import known_index
+from hush_conform.law import FALSE_ALARM
+from hush_conform.scale import HALF, TWICE, ScaleVerdict, judge_scale
+from hush_conform.tasks import LAWS, SampledLaw, task
 from hush_simulations.engines.experiment import SeededRng
 
 pytestmark = pytest.mark.medium

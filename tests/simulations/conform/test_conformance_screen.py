@@ -3,8 +3,8 @@
 import pytest
 
 from hush_common.terminal import Screen
-from hush_simulations.conformance.findings import CheckVerdict, Conformance, Rule, RuleViolation
-from hush_simulations.display.conformance import conformance_blocks
+from hush_conform.findings import CheckVerdict, Conformance, Rule, RuleViolation
+from hush_conform.table import conformance_blocks
 
 FAULTS = tuple(RuleViolation(Rule.REFUSES, f"answered hostile task {number}") for number in range(5))
 DONE = Conformance(

@@ -19,9 +19,9 @@ from hush_aggregator import SqliteReader
 from hush_client import MqttTransport
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import OptionError, SubscriptionRefusedError
-from hush_simulations.poll.questions import make_question
-from hush_simulations.poll.scripts import digest, scripts
-from hush_simulations.poll.session import Until, run_poll
+from hush_poll.questions import make_question
+from hush_poll.scripts import digest, scripts
+from hush_poll.session import Until, run_poll
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

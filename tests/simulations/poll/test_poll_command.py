@@ -10,9 +10,9 @@ from rendered import rendered, squeezed
 
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate
-from hush_simulations.poll.questions import make_question
-from hush_simulations.poll.result import blocks, write_documents, write_pictures
-from hush_simulations.poll.session import Answered, origin_of
+from hush_poll.questions import make_question
+from hush_poll.result import blocks, write_documents, write_pictures
+from hush_poll.session import Answered, origin_of
 
 HOURS = make_question("How many hours did you sleep?", {"kind": "number", "lower": 0, "upper": 14, "unit": "h"}, "2")
 DRINKS = make_question("Which drink?", {"kind": "category", "labels": ["tea", "coffee"]}, "1")

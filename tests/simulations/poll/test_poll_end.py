@@ -16,8 +16,8 @@ from hush_aggregator.store.base import StoreEditor
 from hush_client import MqttTransport
 from hush_common.task import decode_task
 from hush_common.topics import ALL_TASKS, report_topic
-from hush_simulations.poll import session
-from hush_simulations.poll.session import Answered, run_poll
+from hush_poll import session
+from hush_poll.session import Answered, run_poll
 
 ASK = ("Tee oder 茶?", "--yes-no", "--bind", "127.0.0.1", "--port", "0")
 

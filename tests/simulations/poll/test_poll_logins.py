@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hush_common.errors import OptionError
-from hush_simulations.poll.logins import Login, Logins
+from hush_poll.logins import Login, Logins
 
 FIRST, SECOND, THIRD = (digit * 32 for digit in "abc")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hush_common.errors import OptionError, TaskError
-from hush_simulations.poll.questions import (
+from hush_poll.questions import (
     DEFAULT_EPSILON,
     RELEASE_FROM,
     labels_domain,

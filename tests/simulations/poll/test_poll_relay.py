@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_simulations.poll.relay import LONGEST_PACKET, Allowance, ForbiddenPacketError, PacketFollower, RateLimit
+from hush_poll.relay import LONGEST_PACKET, Allowance, ForbiddenPacketError, PacketFollower, RateLimit
 
 CONNECT = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01x"
 

@@ -6,12 +6,12 @@ from fractions import Fraction
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
 from hush_common.topics import task_of_report_topic
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.reports import inspect
-from hush_simulations.conformance.tasks import Hostile, hostile, moment, task
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, together
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.reports import inspect
+from hush_conform.tasks import Hostile, hostile, moment, task
 
 
 async def _hostile(knowledge: Knowledge) -> CheckOutcome:

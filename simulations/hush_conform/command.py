@@ -9,11 +9,11 @@ import typer
 from hush_common.errors import HushError, OptionError
 from hush_common.output import print_json
 from hush_common.terminal import show
+from hush_conform.conform import Order, check_names, conform
+from hush_conform.device import Setup
+from hush_conform.program import adopted_orphans
+from hush_conform.table import conformance_blocks
 from hush_simulations.commands.options import run_to_end, value_option
-from hush_simulations.conformance.conform import Order, check_names, conform
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.program import adopted_orphans
-from hush_simulations.display.conformance import conformance_blocks
 from hush_simulations.display.progress import show_checks
 
 app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

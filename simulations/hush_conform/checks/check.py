@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import RuleViolation, Status
-from hush_simulations.conformance.pace import StarvedError
+from hush_conform.device import Setup
+from hush_conform.findings import RuleViolation, Status
+from hush_conform.pace import StarvedError
 
 _PROBE = 3.0
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from hush_common.errors import OptionError
 from hush_common.suggestion import meant
-from hush_simulations.conformance.checks import answers, choices, noise, recalls, refusals, rounds, sending, times
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import CheckVerdict, Conformance
-from hush_simulations.conformance.pace import StarvedError
-from hush_simulations.conformance.tasks import DOMAINS, LAWS
+from hush_conform.checks import answers, choices, noise, recalls, refusals, rounds, sending, times
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge
+from hush_conform.device import Setup
+from hush_conform.findings import CheckVerdict, Conformance
+from hush_conform.pace import StarvedError
+from hush_conform.tasks import DOMAINS, LAWS
 
 CHECKS: Sequence[Check] = (
     *answers.CHECKS,

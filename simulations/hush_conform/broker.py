@@ -14,9 +14,9 @@ from websockets.asyncio.server import serve as serve_websockets
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from hush_simulations.conformance import packets
-from hush_simulations.conformance.pace import TICK, Pace, Patience
-from hush_simulations.conformance.packets import NEW, OLD, Body, Kind, PacketError
+from hush_conform import packets
+from hush_conform.pace import TICK, Pace, Patience
+from hush_conform.packets import NEW, OLD, Body, Kind, PacketError
 
 
 class Reply(Enum):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from hush_common.task import Task
 from hush_common.topics import task_of_report_topic
 from hush_common.wire import Frame, Refusal, decode
-from hush_simulations.conformance.broker import Publication
-from hush_simulations.conformance.device import Device
-from hush_simulations.conformance.findings import Rule, RuleViolation
+from hush_conform.broker import Publication
+from hush_conform.device import Device
+from hush_conform.findings import Rule, RuleViolation
 
 _LONGEST_SHOWN = 80
 

@@ -11,7 +11,7 @@ from hush_client.sending.transport import Link
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError, LoginRefusedError, OptionError
 from hush_common.topics import ALL_TASKS
-from hush_simulations.poll.logins import Login
+from hush_poll.logins import Login
 
 _AT_ONCE = 16
 _SETTLE_S = 0.3  # until the broker has disconnected the first of two connections, if it does

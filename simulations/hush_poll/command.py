@@ -18,9 +18,7 @@ from hush_common.errors import BrokerError, OptionError, TaskError, printable, s
 from hush_common.output import OutputLostError, files_first, flush_output, print_json
 from hush_common.task import parse_interval
 from hush_common.terminal import note, show
-from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
-from hush_simulations.display.files import prepare
-from hush_simulations.poll.questions import (
+from hush_poll.questions import (
     DEFAULT_EPSILON,
     LARGEST_EPSILON,
     RELEASE_FROM,
@@ -30,9 +28,11 @@ from hush_simulations.poll.questions import (
     number_domain,
     read_questions,
 )
-from hush_simulations.poll.result import blocks, write_documents, write_pictures
-from hush_simulations.poll.scripts import digest
-from hush_simulations.poll.session import Answered, Opened, PollSettings, Until, run_poll
+from hush_poll.result import blocks, write_documents, write_pictures
+from hush_poll.scripts import digest
+from hush_poll.session import Answered, Opened, PollSettings, Until, run_poll
+from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
+from hush_simulations.display.files import prepare
 
 PORT = 8642
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")

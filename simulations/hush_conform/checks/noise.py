@@ -13,15 +13,15 @@ from hush_common.formatting import significant, whole
 from hush_common.mechanisms import Mechanism, Offers
 from hush_common.rng import SystemRng
 from hush_common.task import Task
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, name_value
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
+from hush_conform.pace import StarvedError
+from hush_conform.reports import frame_of, inspect
+from hush_conform.scale import TWICE, judge_scale
+from hush_conform.tasks import LAWS, SampledLaw, task
 from hush_simulations.auditing.audit import audit, views_of_mechanism
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, name_value
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.law import FALSE_ALARM, Body, Comparison, compare, divergence, views
-from hush_simulations.conformance.pace import StarvedError
-from hush_simulations.conformance.reports import frame_of, inspect
-from hush_simulations.conformance.scale import TWICE, judge_scale
-from hush_simulations.conformance.tasks import LAWS, SampledLaw, task
 
 _PILOT = 2_000
 _TIMES_AS_MANY, _FEWEST, _MOST = 20, 2_000, 400_000

@@ -11,9 +11,9 @@ from pathlib import Path
 from hush_common.recall import Recall, encode_recall
 from hush_common.topics import recall_topic, report_topic, task_topic
 from hush_common.wire import Frame, decode
-from hush_simulations.conformance.broker import DeviceBroker, Publication
-from hush_simulations.conformance.pace import Patience
-from hush_simulations.conformance.program import Output, Place, Program
+from hush_conform.broker import DeviceBroker, Publication
+from hush_conform.pace import Patience
+from hush_conform.program import Output, Place, Program
 
 _PAUSE = 0.2
 """Seconds between the end of a program and its next start."""

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from hush_common.task import Task
 from hush_common.topics import task_topic
-from hush_simulations.conformance.broker import Publication
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.pace import TICK, Patience
-from hush_simulations.conformance.reports import frame_of, inspect
-from hush_simulations.conformance.tasks import moment, task
+from hush_conform.broker import Publication
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.pace import TICK, Patience
+from hush_conform.reports import frame_of, inspect
+from hush_conform.tasks import moment, task
 
 _ROUNDS = 4
 _SHORTEST = 2

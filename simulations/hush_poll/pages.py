@@ -14,10 +14,10 @@ from hush_aggregator.web.page.figures import PartsPage, RoundFigures
 from hush_aggregator.web.page.label import PrivacyLabel
 from hush_aggregator.web.page.view import TaskView
 from hush_common.formatting import exact
-from hush_simulations.poll.logins import Login
-from hush_simulations.poll.questions import RELEASE_FROM
-from hush_simulations.poll.scripts import digest, listing, scripts
-from hush_simulations.poll.server import Page
+from hush_poll.logins import Login
+from hush_poll.questions import RELEASE_FROM
+from hush_poll.scripts import digest, listing, scripts
+from hush_poll.server import Page
 
 _ENVIRONMENT = template_environment(__package__)
 _ENVIRONMENT.filters["exact"] = exact

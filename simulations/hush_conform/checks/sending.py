@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from hush_common.rng import SystemRng
-from hush_simulations.conformance.broker import Reply
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.reports import changed, inspect
-from hush_simulations.conformance.tasks import task
+from hush_conform.broker import Reply
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, together
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.reports import changed, inspect
+from hush_conform.tasks import task
 
 _OTHER = "219"
 """The value after each trouble, far from the first one."""

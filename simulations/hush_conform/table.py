@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hush_common.formatting import significant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Styled, Table
-from hush_simulations.conformance.findings import CheckVerdict, Conformance, Status
+from hush_conform.findings import CheckVerdict, Conformance, Status
 
 _STYLES: dict[Status, str] = {"passed": "green", "failed": "red", "not supported": "dim"}
 _SHOWN = 3  # faults of one rule

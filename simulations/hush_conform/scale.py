@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from hush_common.mechanisms import Mechanism
 from hush_common.rng import SystemRng
-from hush_simulations.conformance.law import FALSE_ALARM, Body
+from hush_conform.law import FALSE_ALARM, Body
 
 TWICE, HALF = Fraction(2), Fraction(1, 2)
 

@@ -13,10 +13,10 @@ from hush_aggregator.web.page.figures import primary
 from hush_common.epsilon import decimal_text
 from hush_common.formatting import exact, whole
 from hush_common.terminal import Fact, Facts, Renderable, Sentence
+from hush_poll.questions import LARGEST_EPSILON, RELEASE_FROM
+from hush_poll.session import Answered
 from hush_simulations.display.files import write_picture, write_texts
 from hush_simulations.display.style import Palette, Picture, Theme, canvas, finish, styled
-from hush_simulations.poll.questions import LARGEST_EPSILON, RELEASE_FROM
-from hush_simulations.poll.session import Answered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,14 +7,14 @@ from itertools import combinations
 
 from hush_common.formatting import significant
 from hush_common.rng import SystemRng
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge
-from hush_simulations.conformance.device import Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.law import differ
-from hush_simulations.conformance.pace import StarvedError
-from hush_simulations.conformance.reports import inspect
-from hush_simulations.conformance.tasks import task
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge
+from hush_conform.device import Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.law import differ
+from hush_conform.pace import StarvedError
+from hush_conform.reports import inspect
+from hush_conform.tasks import task
 
 _KINDS: dict[str, str | None] = {
     "a value within the bounds": "171.4",

@@ -33,7 +33,7 @@ from websockets.typing import Subprotocol
 from hush_aggregator.web.client_address import share_of
 from hush_aggregator.web.connection_limit import ConnectionLimit, open_file_limit
 from hush_common.errors import OptionError
-from hush_simulations.poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, RateLimit, Streams, relay
+from hush_poll.relay import LONGEST_PACKET, PHONES_OF_ADDRESS, RateLimit, Streams, relay
 
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like another one
 _CODE = 8

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from hush_common.recall import RECALL_ID_BYTES, Recall, encode_recall
 from hush_common.task import Task
 from hush_common.topics import recall_topic
-from hush_simulations.conformance.broker import Reply
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.reports import changed, inspect
-from hush_simulations.conformance.tasks import task
+from hush_conform.broker import Reply
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, together
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.reports import changed, inspect
+from hush_conform.tasks import task
 
 _OVER = 1
 """Seconds over which a recall is spread."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, name_value, together
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.packets import OLD
-from hush_simulations.conformance.reports import changed, inspect
-from hush_simulations.conformance.tasks import DOMAINS, VALUES, task, unusual
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, name_value, together
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.packets import OLD
+from hush_conform.reports import changed, inspect
+from hush_conform.tasks import DOMAINS, VALUES, task, unusual
 
 _CANARY = "173.62951"
 """A value that no program prints by chance."""

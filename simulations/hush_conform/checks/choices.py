@@ -7,13 +7,13 @@ from fractions import Fraction
 
 from hush_common.epsilon import decimal_text
 from hush_common.task import Task
-from hush_simulations.conformance.checks.answers import silent
-from hush_simulations.conformance.checks.check import Check, CheckOutcome, Knowledge, together
-from hush_simulations.conformance.device import Device, Setup
-from hush_simulations.conformance.findings import Rule, RuleViolation
-from hush_simulations.conformance.pace import Patience
-from hush_simulations.conformance.reports import body_of, frame_of, inspect
-from hush_simulations.conformance.tasks import moment, task
+from hush_conform.checks.answers import silent
+from hush_conform.checks.check import Check, CheckOutcome, Knowledge, together
+from hush_conform.device import Device, Setup
+from hush_conform.findings import Rule, RuleViolation
+from hush_conform.pace import Patience
+from hush_conform.reports import body_of, frame_of, inspect
+from hush_conform.tasks import moment, task
 
 _VALUES = ("172.5", "1e9", None)
 """A value within the bounds, one beyond them, and none."""

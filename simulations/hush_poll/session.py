@@ -31,9 +31,8 @@ from hush_common.errors import BrokerError, HushError, StoreError, TaskError, fl
 from hush_common.task import Task, decode_task, make_task
 from hush_common.terminal import note
 from hush_common.topics import estimate_topic, status_topic, task_topic
-from hush_simulations.brokers.embedded import OWNER, private_broker
-from hush_simulations.poll.logins import Logins
-from hush_simulations.poll.pages import (
+from hush_poll.logins import Logins
+from hush_poll.pages import (
     ShownQuestion,
     files_of_pages,
     login_page,
@@ -42,10 +41,11 @@ from hush_simulations.poll.pages import (
     render_refusal,
     render_screen,
 )
-from hush_simulations.poll.questions import Questions
-from hush_simulations.poll.relay import Streams
-from hush_simulations.poll.server import LoginRoute, Page, Route, Site, listen, new_code, serving
-from hush_simulations.poll.websocket import address_for_browsers, check_websocket
+from hush_poll.questions import Questions
+from hush_poll.relay import Streams
+from hush_poll.server import LoginRoute, Page, Route, Site, listen, new_code, serving
+from hush_poll.websocket import address_for_browsers, check_websocket
+from hush_simulations.brokers.embedded import OWNER, private_broker
 
 _UNDER_WAY_S = 1.5  # reports that phones sent before they learned that a question is closed
 _LOOK_S = 0.25
