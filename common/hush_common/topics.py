@@ -105,6 +105,10 @@ class Source(Protocol):
         ...
 
 
+BATCH_LIMIT = 4096
+"""Most messages that are received, counted and acknowledged together."""
+
+
 class Delivery(NamedTuple):
     """One message, unchecked."""
 

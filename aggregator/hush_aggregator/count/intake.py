@@ -31,7 +31,7 @@ from hush_aggregator.store.base import UNKNOWN, Accepted, CommitOutcome, note_se
 from hush_common.mechanisms import Offers
 from hush_common.rng import REPORT_ID_BYTES
 from hush_common.task import CLOCK_SKEW, Task
-from hush_common.topics import Delivery, is_sender, task_of_report_topic, task_of_task_topic
+from hush_common.topics import BATCH_LIMIT, Delivery, is_sender, task_of_report_topic, task_of_task_topic
 from hush_common.wire import FRAME_LIMIT, HEADER, VERSION, Refusal, count_of, decode_json, width_of
 
 
@@ -310,8 +310,6 @@ def _inside(block: Block, task: Task) -> NDArray[np.bool_]:
     return np.asarray((block.bodies[:, 0] >= low) & (block.bodies[:, 0] <= high))
 
 
-BATCH_LIMIT = 4096
-"""Most messages that are received, counted and acknowledged together."""
 _LIMIT = 2 * BATCH_LIMIT
 _LONGEST = 10
 

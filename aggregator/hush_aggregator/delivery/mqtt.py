@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from hush_aggregator.count.intake import BATCH_LIMIT
 from hush_aggregator.delivery.session import BrokerSession
 from hush_aggregator.logs import fields
 from hush_common.broker_url import BrokerUrl
@@ -25,6 +24,7 @@ from hush_common.topics import (
     ALL_ESTIMATES,
     ALL_RECALLS,
     ALL_TASKS,
+    BATCH_LIMIT,
     BROKER_DROPPED,
     BROKER_RETAINED,
     BROKER_STORED,

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from hush_aggregator.delivery.session import BATCH_LIMIT, Broker, BrokerSession
+from hush_aggregator.delivery.session import Broker, BrokerSession
 from hush_client.sending.transport import Link, Transport
 from hush_common.errors import BrokerError, SubscriptionRefusedError
-from hush_common.topics import ALL_RECALLS, Acknowledgement, Delivery, matches
+from hush_common.topics import ALL_RECALLS, BATCH_LIMIT, Acknowledgement, Delivery, matches
 
 
 @dataclass(slots=True)

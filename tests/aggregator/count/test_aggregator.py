@@ -17,12 +17,11 @@ from waiting import until
 
 from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.aggregator import SeparateConnections
-from hush_aggregator.count.intake import BATCH_LIMIT
 from hush_aggregator.delivery.session import BrokerSession
 from hush_aggregator.store import UNKNOWN, Accepted, CommitOutcome
 from hush_common.errors import BrokerError, StoreError, TaskError
 from hush_common.task import make_task
-from hush_common.topics import report_topic, task_topic
+from hush_common.topics import BATCH_LIMIT, report_topic, task_topic
 from hush_common.wire import Refusal, Report, encode_frame, encode_json
 from hush_simulations.brokers.memory import MemoryBroker
 

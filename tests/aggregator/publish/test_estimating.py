@@ -20,8 +20,9 @@ from planting import Plants
 from waiting import until, wait_until
 
 from hush import Task
-from hush_aggregator import Estimate, PartEstimate, ProcessEstimator, estimation
+from hush_aggregator import Estimate, PartEstimate, ProcessEstimator
 from hush_aggregator.estimate import PooledMean, WinsorisedMean, estimate
+from hush_aggregator.estimate import process as estimation
 from hush_aggregator.estimate.mechanisms import fold
 from hush_aggregator.estimate.process import Failure, try_estimate
 from hush_aggregator.estimate.tally import Tally

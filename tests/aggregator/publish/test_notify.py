@@ -18,8 +18,9 @@ from made_results import result_of, single
 from waiting import PATIENCE_S
 
 from hush import Task
-from hush_aggregator import Estimate, PartEstimate, Result, SqliteStore, notify
+from hush_aggregator import Estimate, PartEstimate, Result, SqliteStore
 from hush_aggregator.estimate.estimates import ANYTIME, POPULATION, REPORTERS
+from hush_aggregator.publish import webhook as notify
 from hush_aggregator.publish.webhook import (
     EventFile,
     Notifier,

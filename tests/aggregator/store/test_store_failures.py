@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 from virtual_time import VirtualLoop
 
-from hush_aggregator import Aggregator, SqliteStore, closing
+from hush_aggregator import Aggregator, SqliteStore
 from hush_aggregator.aggregator import SeparateConnections
 from hush_aggregator.count.tasks import KnownTasks
+from hush_aggregator.delivery import closing
 from hush_aggregator.delivery.closing import TaskCloser
 from hush_aggregator.delivery.session import Broker, BrokerSession
 from hush_aggregator.delivery.workers import WorkerGroup

@@ -13,9 +13,10 @@ from home_assistant import sensors
 from rendered import rendered
 
 from hush import Run, simulate
-from hush_aggregator import PartEstimate, home_assistant
+from hush_aggregator import PartEstimate
 from hush_aggregator.estimate.result import encode
 from hush_aggregator.ops.watch.terminal import figures_of, view_of
+from hush_aggregator.publish import home_assistant
 from hush_aggregator.publish.presentation import NumberFormat, interval_name, rows_of
 from hush_aggregator.store.base import Origin, TaskState
 from hush_aggregator.web.page.pages import render_task

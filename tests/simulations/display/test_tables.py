@@ -18,8 +18,9 @@ from made_results import result_of, single
 from rendered import rendered
 
 from hush import SCENARIOS, Run, Scenario, Task, plan, simulate
-from hush_aggregator import Estimate, estimation
+from hush_aggregator import Estimate
 from hush_aggregator.estimate import estimate
+from hush_aggregator.estimate import process as estimation
 from hush_aggregator.estimate.tally import Tally
 from hush_aggregator.publish.presentation import NumberFormat
 from hush_common.domain import BitDomain, CategoryDomain, Coordinate, Domain, NumberDomain, VectorDomain
