@@ -16,9 +16,9 @@ from heights import HEIGHTS
 from hush_aggregator.delivery.session import BrokerSession
 from hush_client.sending.transport import Link
 from hush_common.errors import BrokerError
+from hush_common.mqtt import codec
+from hush_common.mqtt.codec import NEW, OF_CLIENTS, Kind, Packet, PacketError, PacketReader
 from hush_common.topics import ALL_TASKS, Acknowledgement, matches, task_topic
-from hush_conform import packets
-from hush_conform.packets import NEW, Body, Kind
 from hush_simulations.brokers.faulty import Fate, FaultyTransport
 from hush_simulations.brokers.memory import MemoryBroker
 
@@ -279,7 +279,7 @@ class ScriptedBroker(MemoryBroker):
             serving.add(cast("asyncio.Task[None]", asyncio.current_task()))
             with suppress(asyncio.CancelledError):
                 if frame is None:
-                    await self._serve(reader.readexactly, writer)
+                    await self._serve(partial(reader.read, 1 << 16), writer)
                 else:
                     await _open_websocket(reader, writer)
                     await self._serve(_Frames(reader).read, cast("asyncio.StreamWriter", _FramingWriter(writer, frame)))
@@ -300,7 +300,7 @@ class ScriptedBroker(MemoryBroker):
                 await asyncio.wait(serving)
         assert not self.mistakes
 
-    async def _serve(self, read: Callable[[int], Awaitable[bytes]], writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, read: Callable[[], Awaitable[bytes]], writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.up.set()
         connection = _Connection(self, writer)
@@ -308,14 +308,17 @@ class ScriptedBroker(MemoryBroker):
         try:
             if (action := self.fault(None)) is not None:
                 await action(writer, b"")
-            while not writer.is_closing():
-                await connection.answer(*await packets.read_packet(read))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-        except packets.PacketError as error:
+            packets = PacketReader(OF_CLIENTS, _LONGEST)
+            while not writer.is_closing() and (data := await read()):
+                packets.feed(data)
+                while not writer.is_closing() and (packet := packets.next_packet()) is not None:
+                    await connection.answer(packet)
+        except PacketError as error:
             self.mistakes.append(str(error))
-            writer.close()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
         finally:
+            writer.close()
             self._connected.remove(connection)
             connection.end()
 
@@ -353,6 +356,7 @@ class _ScriptedLink:
         return self._answers.popleft() if self._answers else answer
 
 
+_LONGEST = 1 << 20  # most bytes of a packet of a client
 _PIECE = 200
 """Messages of a backlog that are written at once."""
 
@@ -369,7 +373,7 @@ class _Connection:
         self._is_open.set()
 
     def put(self, topic: str, payload: bytes) -> None:
-        self._send(packets.write_publish(self._version, topic, payload, qos=0, number=0, retained=False))
+        self._send(codec.write_publish(self._version, topic.encode(), payload, qos=0, number=0, retained=False))
 
     def lose(self) -> None:
         self._writer.transport.abort()
@@ -380,32 +384,31 @@ class _Connection:
         if self._version:
             self._broker.detach(cast("Any", self))
 
-    async def answer(self, kind: Kind, flags: int, body: bytes) -> None:
-        match kind:
+    async def answer(self, packet: Packet) -> None:
+        match packet.kind:
             case Kind.CONNECT:
-                await self._welcome(body)
+                await self._welcome(codec.read_connect(packet.body))
             case Kind.PUBLISH:
-                await self._publish(packets.read_publish(flags, Body(body), self._version))
+                await self._publish(codec.read_publish(packet, self._version))
             case Kind.SUBSCRIBE:
-                await self._subscribe(Body(body))
+                await self._subscribe(*codec.read_filters(packet, self._version))
             case Kind.UNSUBSCRIBE:
-                number, gone = packets.read_filters(Body(body), self._version, options=False)
+                number, gone = codec.read_filters(packet, self._version)
                 self.filters = [one for one in self.filters if one not in dict(gone)]
                 self._broker.forget_routes()
-                reasons = bytes(len(gone)) if self._version == NEW else b""
-                await self._reply(kind, packets.write_suback(0xB0, self._version, number, reasons))
+                await self._reply(Kind.UNSUBSCRIBE, codec.write_unsuback(self._version, number, len(gone)))
             case Kind.PUBACK:
-                if not self._broker.release(Body(body).number()):
+                if not self._broker.release(codec.read_packet_id(packet.body)):
                     self.lose()
             case Kind.PINGREQ:
-                await self._reply(kind, packets.write_packet(0xD0, b""))
+                await self._reply(Kind.PINGREQ, codec.PINGRESP)
             case Kind.DISCONNECT:
                 self._writer.close()
             case _:
                 pass
 
-    async def _welcome(self, body: bytes) -> None:
-        broker, client = self._broker, packets.read_connect(Body(body))
+    async def _welcome(self, client: codec.Connect) -> None:
+        broker = self._broker
         broker.versions.append(client.version)
         if client.version == NEW and broker.old is not None:
             await broker.old(self._writer, b"\x20\x02\x00\x01")
@@ -413,33 +416,31 @@ class _Connection:
         self._version = client.version
         broker.attach(cast("Any", self))
         has_backlog = not client.is_clean and bool(broker.backlog)
-        code, properties = broker.login, b""
-        if client.version == NEW:
-            code, properties = _LOGINS.get(code, code), bytes((len(broker.limits),)) + broker.limits
-        await self._reply(Kind.CONNECT, packets.write_packet(0x20, bytes((has_backlog, code)) + properties))
+        code = broker.login if client.version != NEW else _LOGINS.get(broker.login, broker.login)
+        welcome = codec.write_connack(client.version, code, resumed=has_backlog, properties=broker.limits)
+        await self._reply(Kind.CONNECT, welcome)
         if has_backlog:
             self._start(self._send_backlog())
 
-    async def _publish(self, came: packets.Publish) -> None:
+    async def _publish(self, came: codec.Publish) -> None:
         broker, known = self._broker, self._broker.answers if self._version == NEW else None
         broker.attempts.append((came.topic, came.payload))
         broker.on_publish()
         reason = known.popleft().reason if known and came.qos else 0
         broker.deliver(came.topic, came.payload, retain=came.is_retained)
         if came.qos:
-            await self._reply(Kind.PUBLISH, packets.write_puback(self._version, came.number, reason))
+            await self._reply(Kind.PUBLISH, codec.write_puback(self._version, came.number, reason))
 
-    async def _subscribe(self, body: Body) -> None:
+    async def _subscribe(self, number: int, wanted: list[tuple[str, int]]) -> None:
         broker = self._broker
-        number, wanted = packets.read_filters(body, self._version, options=True)
         allowed = [topic for topic, _ in wanted if topic not in broker.forbidden]
-        codes = bytes(min(qos, 1) if topic in allowed else 0x80 for topic, qos in wanted)
+        codes = (min(qos, 1) if topic in allowed else 0x80 for topic, qos in wanted)
         self.filters += allowed
         broker.forget_routes()
-        reply = packets.write_suback(0x90, self._version, number, codes)
+        reply = codec.write_suback(self._version, number, codes)
         for topic, payload in broker.retained.items():
             if any(matches(one, topic) for one in allowed):
-                reply += packets.write_publish(self._version, topic, payload, qos=0, number=0, retained=True)
+                reply += codec.write_publish(self._version, topic.encode(), payload, qos=0, number=0, retained=True)
         if broker.manners.suback_after or broker.manners.retained_for:
             self._start(self._reply_late(reply))
         else:
@@ -480,7 +481,7 @@ class _Connection:
                 self._is_open.set()
             for number, topic, payload in waiting[start : start + _PIECE]:
                 self._writer.write(
-                    packets.write_publish(self._version, topic, payload, qos=1, number=number, retained=False)
+                    codec.write_publish(self._version, topic.encode(), payload, qos=1, number=number, retained=False)
                 )
             await self._writer.drain()
 
@@ -508,7 +509,7 @@ def header(first: int, length: int) -> bytes:
 
 def message(topic: str, payload: bytes, *, properties: bytes = b"") -> bytes:
     """A retained message of QoS 0; under MQTT 5 with its properties, their length first."""
-    return packets.write_packet(0x31, struct.pack(">H", len(topic)) + topic.encode() + properties + payload)
+    return codec.write_packet(0x31, struct.pack(">H", len(topic)) + topic.encode() + properties + payload)
 
 
 def endless() -> Callable[[bytes], bytes]:
@@ -548,12 +549,10 @@ class _Frames:
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
-        self._kept = b""
 
-    async def read(self, count: int) -> bytes:
-        while len(self._kept) < count:
-            self._kept += await self._frame()
-        data, self._kept = self._kept[:count], self._kept[count:]
+    async def read(self) -> bytes:
+        while not (data := await self._frame()):
+            pass
         return data
 
     async def _frame(self) -> bytes:

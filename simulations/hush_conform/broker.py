@@ -14,9 +14,10 @@ from websockets.asyncio.server import serve as serve_websockets
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from hush_conform import packets
+from hush_common.mqtt import codec
+from hush_common.mqtt.codec import NEW, OF_CLIENTS, OLD, Kind, Packet, PacketError, PacketReader
+from hush_common.topics import matches
 from hush_conform.pace import TICK, Pace, Patience
-from hush_conform.packets import NEW, OLD, Body, Kind, PacketError
 
 
 class Reply(Enum):
@@ -34,6 +35,8 @@ _MOST_RECORDED = 4096
 _MOST_BYTES = 64 << 20
 """Of the messages together."""
 _REFUSED = 0x80  # of a subscription
+_LONGEST = 1 << 20  # most bytes of a packet that a device may send
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Publication:
 
 
 class _Wire(Protocol):
-    async def read(self, count: int) -> bytes: ...
+    async def read(self) -> bytes: ...
     def write(self, data: bytes) -> None: ...
     def close(self) -> None: ...
 
@@ -62,8 +65,8 @@ class _Socket:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def read(self, count: int) -> bytes:
-        return await self._reader.readexactly(count)
+    async def read(self) -> bytes:
+        return await self._reader.read(_PIECE)
 
     def write(self, data: bytes) -> None:
         if not self._writer.is_closing():
@@ -81,8 +84,8 @@ class _WebSocket:
         self._incoming = asyncio.StreamReader()
         self._outgoing: asyncio.Queue[bytes | None] = asyncio.Queue()
 
-    async def read(self, count: int) -> bytes:
-        return await self._incoming.readexactly(count)
+    async def read(self) -> bytes:
+        return await self._incoming.read(_PIECE)
 
     def write(self, data: bytes) -> None:
         self._outgoing.put_nowait(data)
@@ -119,12 +122,14 @@ class _Link:
 
     def deliver(self, topic: str, payload: bytes, *, retained: bool) -> bool:
         """Send a message if the client has subscribed to it; return whether it has."""
-        granted = [qos for pattern, qos in self.filters.items() if packets.matches(pattern, topic)]
+        granted = [qos for pattern, qos in self.filters.items() if matches(pattern, topic)]
         if not granted:
             return False
         number, self.next_packet = self.next_packet, self.next_packet % 0xFFFF + 1
         qos = min(max(granted), 1)
-        self.wire.write(packets.write_publish(self.version, topic, payload, qos=qos, number=number, retained=retained))
+        self.wire.write(
+            codec.write_publish(self.version, topic.encode(), payload, qos=qos, number=number, retained=retained)
+        )
         return True
 
 
@@ -228,7 +233,7 @@ class DeviceBroker:
         except PacketError as error:
             if (fault := str(error)) not in self.faults:
                 self.faults.append(fault)
-        except (asyncio.IncompleteReadError, OSError):
+        except OSError:
             pass
         finally:
             self._links.discard(link)
@@ -245,38 +250,47 @@ class DeviceBroker:
             raise PacketError(f"sends more than {_MOST_BYTES >> 20} MiB")
 
     async def _session(self, link: _Link) -> None:
-        kind, _, body = await packets.read_packet(link.wire.read)
-        if kind != Kind.CONNECT:
-            raise PacketError(f"sends a {kind.name} before its CONNECT")
-        hello = packets.read_connect(Body(body))
+        reader = PacketReader(OF_CLIENTS, _LONGEST)
+        greeted = False
+        while data := await link.wire.read():
+            reader.feed(data)
+            while (packet := reader.next_packet()) is not None:
+                goes_on = self._answer(link, packet) if greeted else self._greet(link, packet)
+                self._changed.set()
+                if not goes_on:
+                    return
+                greeted = True
+
+    def _greet(self, link: _Link, packet: Packet) -> bool:
+        """Answer the first packet; return whether the connection continues."""
+        if packet.kind != Kind.CONNECT:
+            raise PacketError(f"sends a {packet.kind.name} before its CONNECT")
+        hello = codec.read_connect(packet.body)
         if hello.version not in (OLD, NEW) or hello.version > self.newest:
-            link.wire.write(packets.write_connack(OLD, 1))
-            return
+            link.wire.write(codec.write_connack(OLD, 1))
+            return False
         link.version = hello.version
         self.client_ids.add((self.runs, hello.client_id))
-        link.wire.write(packets.write_connack(link.version, 0))
+        link.wire.write(codec.write_connack(link.version, 0))
         self._links.add(link)
-        self._changed.set()
-        while await self._answer(link, *await packets.read_packet(link.wire.read)):
-            self._changed.set()
+        return True
 
-    async def _answer(self, link: _Link, kind: Kind, flags: int, body: bytes) -> bool:
+    def _answer(self, link: _Link, packet: Packet) -> bool:
         """Answer a packet; return whether the connection continues."""
-        match kind:
+        match packet.kind:
             case Kind.PUBLISH:
-                return self._publish(link, packets.read_publish(flags, Body(body), link.version))
+                return self._publish(link, codec.read_publish(packet, link.version))
             case Kind.SUBSCRIBE:
-                self._subscribe(link, Body(body))
+                self._subscribe(link, packet)
             case Kind.UNSUBSCRIBE:
-                number, filters = packets.read_filters(Body(body), link.version, options=False)
+                number, filters = codec.read_filters(packet, link.version)
                 for pattern, _ in filters:
                     link.filters.pop(pattern, None)
-                reasons = bytes(len(filters)) if link.version == NEW else b""
-                link.wire.write(packets.write_suback(0xB0, link.version, number, reasons))
+                link.wire.write(codec.write_unsuback(link.version, number, len(filters)))
             case Kind.PUBREL:
-                link.wire.write(packets.write_acknowledgement(0x70, Body(body).number()))
+                link.wire.write(codec.write_acknowledgement(Kind.PUBCOMP, codec.read_packet_id(packet.body)))
             case Kind.PINGREQ:
-                link.wire.write(packets.write_packet(0xD0, b""))
+                link.wire.write(codec.PINGRESP)
             case Kind.DISCONNECT:
                 return False
             case Kind.CONNECT:
@@ -285,8 +299,8 @@ class DeviceBroker:
                 pass
         return True
 
-    def _subscribe(self, link: _Link, body: Body) -> None:
-        number, filters = packets.read_filters(body, link.version, options=True)
+    def _subscribe(self, link: _Link, packet: Packet) -> None:
+        number, filters = codec.read_filters(packet, link.version)
         reasons = bytearray()
         for pattern, qos in filters:
             self._record(len(pattern))
@@ -295,24 +309,24 @@ class DeviceBroker:
             reasons.append(_REFUSED if refused else min(qos, 1))
             if not refused:
                 link.filters[pattern] = min(qos, 1)
-        link.wire.write(packets.write_suback(0x90, link.version, number, bytes(reasons)))
+        link.wire.write(codec.write_suback(link.version, number, reasons))
         for topic, payload in self._retained.items():
-            if any(packets.matches(pattern, topic) and pattern in link.filters for pattern, _ in filters):
+            if any(matches(pattern, topic) and pattern in link.filters for pattern, _ in filters):
                 link.deliver(topic, payload, retained=True)
                 self.delivered.setdefault(topic, time.monotonic())
 
-    def _publish(self, link: _Link, message: packets.Publish) -> bool:
+    def _publish(self, link: _Link, message: codec.Publish) -> bool:
         self._record(len(message.payload) + len(message.topic))
         reply = self.replies.popleft() if self.replies else Reply.ACKNOWLEDGE
         about = message.topic, message.payload, message.qos, message.is_retained, message.is_duplicate
         self.publications.append(Publication(time.monotonic(), link.number, *about, reply))
         self._changed.set()
         if message.qos > 1:
-            link.wire.write(packets.write_acknowledgement(0x50, message.number))
+            link.wire.write(codec.write_acknowledgement(Kind.PUBREC, message.number))
         elif message.qos and reply is Reply.REFUSE and link.version == NEW:
-            link.wire.write(packets.write_puback(link.version, message.number, NOT_AUTHORIZED))
+            link.wire.write(codec.write_puback(link.version, message.number, NOT_AUTHORIZED))
         elif message.qos and reply is Reply.ACKNOWLEDGE:
-            link.wire.write(packets.write_puback(link.version, message.number))
+            link.wire.write(codec.write_puback(link.version, message.number))
         ends = reply is Reply.CUT or (reply is Reply.REFUSE and link.version == OLD)
         return not ends
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hush_common.mqtt.codec import OLD
 from hush_conform.checks.check import Check, CheckOutcome, Knowledge, name_value, together
 from hush_conform.device import Device, Setup
 from hush_conform.findings import Rule, RuleViolation
-from hush_conform.packets import OLD
 from hush_conform.reports import changed, inspect
 from hush_conform.tasks import DOMAINS, VALUES, task, unusual
 

@@ -22,6 +22,7 @@ from hush_aggregator import MqttBroker, SqliteReader, SqliteStore
 from hush_aggregator.delivery.mqtt import warn_if_open
 from hush_common.broker_url import BrokerUrl
 from hush_common.errors import BrokerError
+from hush_common.mqtt.codec import Kind
 from hush_common.task import make_task
 from hush_common.topics import (
     ALL_REPORTS,
@@ -34,7 +35,6 @@ from hush_common.topics import (
     task_topic,
 )
 from hush_common.wire import Report, encode_json
-from hush_conform.packets import Kind
 
 pytestmark = [pytest.mark.medium, pytest.mark.face]
 

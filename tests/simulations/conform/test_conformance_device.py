@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hush_common.mqtt.codec import OLD, write_packet, write_publish
 from hush_conform.broker import DeviceBroker
 from hush_conform.device import Setup
-from hush_conform.packets import OLD, write_packet, write_publish
 from hush_conform.program import Output, Program
 
 pytestmark = pytest.mark.medium
@@ -69,7 +69,7 @@ def connect(name: str = "flood") -> bytes:
 
 
 def publish(payload: bytes) -> bytes:
-    return write_publish(OLD, "hush/v1/reports/a/b", payload, qos=0, number=0, retained=False)
+    return write_publish(OLD, b"hush/v1/reports/a/b", payload, qos=0, number=0, retained=False)
 
 
 FLOODS = {
