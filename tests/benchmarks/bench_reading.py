@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain
-from hush_simulations.scenarios.csv_file import CsvRules, read_answers, read_column
+from hush_simulations.scenarios.csv_file import read_answers, read_column
+from hush_simulations.scenarios.csv_table import CsvRules
 from hush_simulations.scenarios.python_data import observed
 
 TURNS = 5

@@ -15,7 +15,7 @@ from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario,
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 
 if TYPE_CHECKING:  # its expressions take a thirtieth of a second, which a scenario without a file does not need
-    from hush_simulations.scenarios.csv_file import CsvRules
+    from hush_simulations.scenarios.csv_table import CsvRules
 
 Csv = Annotated[Path | None, value_option("FILE", "Your own data, CSV (also gzip) or Parquet; - for standard input.")]
 Column = Annotated[str | None, value_option("NAME", "Column of the file.")]
@@ -88,7 +88,7 @@ class OwnData(CsvOptions):
     @property
     def rules(self) -> "CsvRules":
         """How the file is to be read."""
-        from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - see above
+        from hush_simulations.scenarios.csv_table import CsvRules  # noqa: PLC0415 - see above
 
         return CsvRules(**{field.name: getattr(self, field.name) for field in fields(CsvRules)})
 

@@ -214,7 +214,7 @@ def record_of(request: Request, experiment: Experiment) -> dict[str, bytes]:
     if request.broker is not None and is_external(request.broker):
         del options["broker"]
     if request.csv is not None:
-        from hush_simulations.scenarios.csv_file import STANDARD_INPUT  # noqa: PLC0415 - for a person's own data alone
+        from hush_simulations.scenarios.csv_table import STANDARD_INPUT  # noqa: PLC0415 - for a person's own data alone
 
         options["csv"] = "-" if request.csv == STANDARD_INPUT else str(request.csv.resolve())
     elif request.scenario not in {None, *SCENARIOS}:

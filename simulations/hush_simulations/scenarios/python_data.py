@@ -19,7 +19,8 @@ from narwhals.exceptions import NarwhalsError
 from hush_common.domain import BitDomain, CategoryDomain, Domain, NumberDomain, is_real, is_table, plain
 from hush_common.errors import OptionError
 from hush_common.formatting import whole
-from hush_simulations.scenarios.csv_file import CsvRules, choose_column, read_answers, read_column, read_columns
+from hush_simulations.scenarios.csv_file import read_answers, read_column, read_columns
+from hush_simulations.scenarios.csv_table import CsvRules, choose_column
 from hush_simulations.scenarios.population import MOST_DEVICES, PARQUET, Observed, Treatment, Value, is_complete
 
 if TYPE_CHECKING:

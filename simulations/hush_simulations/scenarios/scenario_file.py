@@ -226,7 +226,7 @@ def _mixture(parts: list[_Part]) -> Mixture:
 
 
 def _observed(domain: Domain, model: _Csv | _Parquet, folder: Path) -> Observed:
-    from hush_simulations.scenarios.csv_file import CsvRules  # noqa: PLC0415 - few scenarios have a file of data
+    from hush_simulations.scenarios.csv_table import CsvRules  # noqa: PLC0415 - few scenarios have a file of data
     from hush_simulations.scenarios.python_data import observed, observed_in_csv  # noqa: PLC0415
 
     if domain.value_names and model.column is not None:
