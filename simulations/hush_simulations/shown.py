@@ -1,10 +1,9 @@
 """What every result has in common: how it shows itself in a terminal, in a notebook and in a data frame."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hush_common.errors import MissingExtraError
 
@@ -21,10 +20,35 @@ class _Printer(Protocol):
     def text(self, text: str, /) -> None: ...
 
 
+class Display(Protocol):
+    """How results are shown. It is above them: it imports every result, and no result imports it."""
+
+    def text_of(self, result: "Shown", /) -> str:
+        """Return what the command prints."""
+
+    def html_of(self, result: "Shown", /) -> str:
+        """Return tables and picture for a notebook."""
+
+    def figure_of(self, result: "Shown", /, what: str = "", *, dark: bool = False) -> "Figure":
+        """Return the picture; `what` names one of several."""
+
+
 class Shown(ABC):
     """A result: `print(result)` is what the command shows, a notebook shows its table and its picture."""
 
     __slots__ = ()
+
+    _load: ClassVar[Callable[[], Display]]
+
+    @classmethod
+    def show_by(cls, load: Callable[[], Display]) -> None:
+        """Set how all results are shown; `load` imports it when a result is first shown."""
+        cls._load = load
+
+    @classmethod
+    def display(cls) -> Display:
+        """Return what shows all results."""
+        return cls._load()
 
     @abstractmethod
     def columns(self) -> Mapping[str, Sequence[object]]:
@@ -53,24 +77,17 @@ class Shown(ABC):
         Args:
             dark: on a dark ground.
         """
-        found: Figure = _display().figure_of(self, dark=dark)
-        return found
+        return self.display().figure_of(self, dark=dark)
 
     def __repr__(self) -> str:  # here, because IPython takes whichever it finds first on the way to the root
         return f"<{self.in_short()}>"
 
     def __str__(self) -> str:
         """Return what the command prints, as wide as the terminal."""
-        text: str = _display().text_of(self)
-        return text
+        return self.display().text_of(self)
 
     def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: ARG002 - IPython calls it
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        html: str = _display().html_of(self)
-        return html
-
-
-def _display() -> Any:  # noqa: ANN401 - by name: results import nothing that shows them
-    return import_module("hush_simulations.display.shown")
+        return self.display().html_of(self)

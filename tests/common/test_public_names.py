@@ -1,7 +1,9 @@
 """The names that people import: few, where they say, and nothing heavy with them."""
 
+import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -16,6 +18,7 @@ from hush_client import Client, Gateway, SyncClient
 
 PACKAGES = ["hush", "hush_common", "hush_client", "hush_aggregator", "hush_simulations"]
 EXTRA = "hush-ldp[{0}]"
+ROOT = Path(__file__).parents[2]
 
 
 def python(*arguments: str, code: int = 0) -> str:
@@ -105,3 +108,51 @@ def test_a_name_whose_extra_is_missing_names_the_extra() -> None:
     assert "hush.Scenario" in shown
     assert EXTRA.format("simulations") in shown
     assert issubclass(hush.MissingExtraError, HushError)
+
+
+def modules() -> dict[str, ast.Module]:
+    """The product, parsed, by the names of its modules."""
+    found = {}
+    for folder in ("common", "client", "aggregator", "simulations", "docs/tour", "docs/attacks"):
+        for path in sorted((ROOT / folder).glob("hush*/**/*.py")):
+            name = ".".join(path.relative_to(ROOT / folder).with_suffix("").parts)
+            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+BY_NAME = ("hush.", "hush_common.lazy", "hush_attacks.catalogue")
+"""Modules that may import modules of hush by name: tables of commands and attacks. Packages name their public names."""
+
+
+def imported_by_name(module: ast.Module) -> set[str]:
+    """Names of hush in a module that can import by name, which no contract of imports sees."""
+    nodes = list(ast.walk(module))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    lazy = any(isinstance(node, ast.ImportFrom) and node.module == "hush_common.lazy" for node in nodes)
+    if not lazy and not names & {"import_module", "__import__"}:
+        return set()
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {text for text in texts if re.fullmatch(r"hush(_[a-z]+)?\.[a-z_.]*", text)}
+
+
+def test_modules_of_hush_are_imported_by_name_only_where_tables_name_them() -> None:
+    found = {
+        name: texts
+        for name, module in modules().items()
+        if not name.startswith(BY_NAME) and not name.endswith("__init__") and (texts := imported_by_name(module))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'import_module("hush_simulations.display.shown")',
+        'importlib.import_module(f"hush_simulations.{name}")',
+        'names = ("hush_common.task",)\nfound = list(map(import_module, names))',
+        'from hush_common.lazy import load\nload("hush_client.client", "it")',
+    ],
+)
+def test_an_import_by_name_is_found(code: str) -> None:
+    assert imported_by_name(ast.parse(code))

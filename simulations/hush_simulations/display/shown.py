@@ -13,7 +13,7 @@ from hush_simulations.display.plan_figure import picture_of_audit, picture_of_fe
 from hush_simulations.display.plan_table import audit_blocks, feasibility_blocks, plan_blocks
 from hush_simulations.display.run_figure import picture_of
 from hush_simulations.display.style import DARK, LIGHT, Picture, png
-from hush_simulations.display.sweep import pictures_of_sweep, sweep_blocks
+from hush_simulations.display.sweep import picture_of_sweep, sweep_blocks
 from hush_simulations.display.table import run_blocks
 from hush_simulations.planning.feasibility import Feasibility
 from hush_simulations.planning.plan import Plan
@@ -41,13 +41,13 @@ def blocks_of(result: Shown) -> Iterable[Renderable]:
     raise TypeError(f"nothing shows a {type(result).__name__}")
 
 
-def main_picture(result: Shown) -> Picture:
-    """Return the picture of a result; of a sweep that of the error."""
+def picture_of_result(result: Shown, what: str = "") -> Picture:
+    """Return the picture of a result. A sweep has several: `what` names one, that of the error if it is empty."""
     match result:
         case Run():
             return picture_of(result)
         case SweepResult():
-            return pictures_of_sweep(result)["sweep-error"]
+            return picture_of_sweep(result, what or "error")
         case Plan():
             return picture_of_plan(result)
         case Feasibility():
@@ -57,8 +57,8 @@ def main_picture(result: Shown) -> Picture:
     raise TypeError(f"nothing draws a {type(result).__name__}")
 
 
-def figure_of(result: Shown, *, dark: bool = False) -> "Figure":
-    return main_picture(result).draw(DARK if dark else LIGHT)
+def figure_of(result: Shown, what: str = "", *, dark: bool = False) -> "Figure":
+    return picture_of_result(result, what).draw(DARK if dark else LIGHT)
 
 
 def text_of(result: Shown) -> str:
@@ -70,7 +70,7 @@ def text_of(result: Shown) -> str:
 
 def html_of(result: Shown) -> str:
     """Return the tables of a result and its picture, as HTML that needs no style sheet and loads nothing."""
-    picture = main_picture(result)
+    picture = picture_of_result(result)
     data = base64.b64encode(png(picture.draw(LIGHT), picture.title, picture.shows)).decode("ascii")
     described = escape(f"{picture.title}. {picture.shows}")
     image = f'<img src="data:image/png;base64,{data}" alt="{described}" style="width:100%;max-width:40em">'

@@ -12,6 +12,7 @@ import numpy as np
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.estimate.numerics.quantiles import clopper_pearson_shares
 from hush_aggregator.publish.presentation import INTERVALS, NumberFormat, interval_name
+from hush_common.errors import OptionError
 from hush_common.formatting import exact, fixed, significant, whole
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table
 from hush_simulations.display.style import LIGHT, Palette, Picture, canvas, finish, logarithmic, on_log_axis, styled
@@ -257,6 +258,15 @@ def pictures_of_sweep(result: SweepResult) -> dict[str, Picture]:
             lambda palette: bias_figure(result, palette),
         ),
     }
+
+
+def picture_of_sweep(result: SweepResult, what: str) -> Picture:
+    """Return one of the figures: error, coverage or bias."""
+    pictures = pictures_of_sweep(result)
+    if f"sweep-{what}" not in pictures:
+        names = ", ".join(name.removeprefix("sweep-") for name in pictures)
+        raise OptionError("what", f"{str(what)[:40]!r} is not one of the figures; pass one of {names}")
+    return pictures[f"sweep-{what}"]
 
 
 def error_figure(result: SweepResult, palette: Palette = LIGHT) -> "Figure":

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hush_common.errors import OptionError
 from hush_simulations.shown import Shown
 
 if TYPE_CHECKING:
@@ -106,15 +104,7 @@ class SweepResult(Shown):
         Raises:
             OptionError: there is no such figure.
         """
-        # By name: results do not import their display, and matplotlib is loaded only for a figure.
-        modules = ("hush_simulations.display.sweep", "hush_simulations.display.style")
-        display, style = map(import_module, modules)
-        pictures = display.pictures_of_sweep(self)
-        if f"sweep-{what}" not in pictures:
-            names = ", ".join(name.removeprefix("sweep-") for name in pictures)
-            raise OptionError("what", f"{str(what)[:40]!r} is not one of the figures; pass one of {names}")
-        found: Figure = pictures[f"sweep-{what}"].draw(style.DARK if dark else style.LIGHT)
-        return found
+        return self.display().figure_of(self, what, dark=dark)
 
     def in_short(self) -> str:
         return f"SweepResult of {self.cells} cells, {self.trials} trials each"
