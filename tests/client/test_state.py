@@ -65,8 +65,8 @@ CHARGE = "INSERT INTO charge VALUES ('d', 't', 0, x'00', 'p', 'laplace', '1/1', 
         (f"{CHARGE} UPDATE charge SET digest = '12345678'", "charge .*damaged"),  # noqa: S608 - of this file
         ("INSERT INTO pin VALUES ('d', 't', x'00'); UPDATE pin SET task = x'00'", "pin .*damaged"),
         ("INSERT INTO account VALUES ('d', 'p', '1/1'); UPDATE account SET spent = x'00'", "account .*damaged"),
-        ("PRAGMA user_version = 1", "7.*move it away"),
-        ("PRAGMA user_version = 6", "7.*move it away"),
+        ("PRAGMA user_version = 1", "version.* 7"),
+        ("PRAGMA user_version = 6", "version.* 7"),
         ("PRAGMA user_version = 8", "7.*newer"),
     ],
 )
