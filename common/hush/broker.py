@@ -2,15 +2,11 @@
 
 from typing import Annotated
 
-import typer
-
 from hush_aggregator.commands import broker as lasting
 from hush_common.lazy import load
+from hush_common.options import Commands, Option
 
-app: typer.Typer = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = Commands(
     no_args_is_help=True,
     help="Set up mosquitto for hush, or run a small broker to try things.",
 )
@@ -22,8 +18,8 @@ for _command in (lasting.config, lasting.add, lasting.remove):
 @app.command()
 def run(
     *,
-    port: Annotated[str, typer.Option(metavar="INTEGER", help="TCP port; 0 takes a free one.")] = "1883",
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[str, Option(metavar="INTEGER", help="TCP port; 0 takes a free one.")] = "1883",
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
     """Run the embedded broker until Ctrl-C. It keeps everything in memory and accepts any login."""
     load("hush_simulations.commands.broker", "hush broker run").run(port, host)

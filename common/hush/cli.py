@@ -6,7 +6,7 @@ Nothing but typer is imported for `hush --help`, and a command whose extra is no
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -14,7 +14,6 @@ import typer
 import typer.main
 from typer.core import TyperCommand
 
-from hush.options import prepare
 from hush_common.errors import HushError
 from hush_common.lazy import load
 from hush_common.output import OutputLostError, flush_output
@@ -104,41 +103,9 @@ def _root(
     pass
 
 
-def _scenarios() -> Iterable[str]:
-    from hush_simulations.scenarios.scenario_file import SCENARIOS  # noqa: PLC0415 - only for a completion
-
-    return SCENARIOS
-
-
-def _mechanisms() -> Iterable[str]:
-    from hush_common.mechanisms.registry import known  # noqa: PLC0415 - only for a completion
-
-    return ["auto", *(kind.name for kind in known())]
-
-
-def _domains() -> Iterable[str]:
-    from hush_common.domain import KINDS  # noqa: PLC0415 - only for a completion
-
-    return KINDS
-
-
-def _sweeps() -> Iterable[str]:
-    from hush_simulations.sweeps.sweep import SWEEPS  # noqa: PLC0415 - only for a completion
-
-    return SWEEPS
-
-
 def _ready(name: str, command: _Command) -> Callable[..., object]:
     """Return the command that is behind a name."""
-    first = {"sweep": _sweeps, "attack": lambda: ("float", "averaging", "poison", "link", "silence")}.get(name)
-    values = {
-        "scenario": _scenarios,
-        "mechanism": _mechanisms,
-        "domain": _domains,
-        **({"sweep": first, "name": first} if first else {}),
-    }
-    values |= {"name": _scenarios} if name == "scenario" else {}
-    ready: Callable[..., object] = prepare(typer.main.get_command(getattr(_load(name, command), command.app)), values)
+    ready: Callable[..., object] = typer.main.get_command(getattr(_load(name, command), command.app))
     return ready
 
 

@@ -142,10 +142,6 @@ def _files(parts: AddressParts) -> dict[str, str]:
     return files
 
 
-USER_HELP = "User name on the broker, if the address has none."
-LOGIN_FILE_HELP = "File whose first line is the password, so that no process list shows it."
-
-
 def address(text: str, given: Mapping[str, str], password_file: Path | None) -> BrokerUrl:
     """Return the address of the broker, completed by the options.
 

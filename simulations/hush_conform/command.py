@@ -4,19 +4,18 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_common.errors import HushError, OptionError
+from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_json
 from hush_common.terminal import show
 from hush_conform.conform import Order, check_names, conform
 from hush_conform.device import Setup
 from hush_conform.program import adopted_orphans
 from hush_conform.table import conformance_blocks
-from hush_simulations.commands.options import run_to_end, value_option
+from hush_simulations.commands.options import JsonOption, run_to_end
 from hush_simulations.display.progress import show_checks
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 class NonconformingError(HushError):
@@ -27,24 +26,26 @@ class NonconformingError(HushError):
 def run(
     command: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="-- COMMAND...",
             help="The program and its arguments, where {broker} {task} {sender} {state} {value_file} {value} {spread} "
             "{max_epsilon} are filled in; all are in its environment, too.",
         ),
     ],
     *,
-    check: Annotated[list[str] | None, value_option("NAME", "Only this check; may be given several times.")] = None,
+    check: Annotated[
+        list[str] | None, Option(metavar="NAME", help="Only this check; may be given several times.")
+    ] = None,
     require: Annotated[
         list[str] | None,
-        value_option("NAME", "An optional part that the device must have: rounds, recalls, or a mechanism."),
+        Option(metavar="NAME", help="An optional part that the device must have: rounds, recalls, or a mechanism."),
     ] = None,
     law: Annotated[
-        list[str] | None, value_option("NAME", "Sample only this law: a mechanism, offers, coins, or other.")
+        list[str] | None, Option(metavar="NAME", help="Sample only this law: a mechanism, offers, coins, or other.")
     ] = None,
     samples: Annotated[
         int | None,
-        typer.Option(
+        Option(
             metavar="N",
             min=0,
             max=1_000_000,
@@ -54,18 +55,18 @@ def run(
     ] = None,
     seconds: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0, max=86_400, help="Time of the devices for these reports together."),
+        Option(metavar="SECONDS", min=0, max=86_400, help="Time of the devices for these reports together."),
     ] = 300.0,
     batch: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
+        int, Option(metavar="N", min=1, max=1000, help="Tasks that one run of the program answers, at most.")
     ] = 1,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, max=300, help="Seconds in which a device must answer.")
+        float, Option(metavar="SECONDS", min=1, max=300, help="Seconds in which a device must answer.")
     ] = 10.0,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Devices that run at the same time.")] = 4,
-    websockets: Annotated[bool, typer.Option("--websockets", help="The broker speaks MQTT over WebSockets.")] = False,
-    first: Annotated[bool, typer.Option("--first", help="Stop at the first fault.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    jobs: Annotated[int, Option(metavar="N", min=1, max=64, help="Devices that run at the same time.")] = 4,
+    websockets: Annotated[bool, Option("--websockets", help="The broker speaks MQTT over WebSockets.")] = False,
+    first: Annotated[bool, Option("--first", help="Stop at the first fault.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that a program is a correct device: play its broker and its aggregator. Exit 1: it breaks a rule.
 

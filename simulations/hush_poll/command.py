@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated
 
 import segno
-import typer
 
 from hush_aggregator.store.location import parse_store, store_file
-from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address, is_loopback
+from hush_common.broker_url import BrokerUrl, is_loopback
 from hush_common.errors import BrokerError, OptionError, TaskError, printable, shown
+from hush_common.options import OUTPUT, Argument, Commands, Login, Option
 from hush_common.output import OutputLostError, files_first, flush_output, print_json
 from hush_common.task import parse_interval
 from hush_common.terminal import note, show
@@ -31,72 +31,104 @@ from hush_poll.questions import (
 from hush_poll.result import blocks, write_documents, write_pictures
 from hush_poll.scripts import digest
 from hush_poll.session import Answered, Opened, PollSettings, Until, run_poll
-from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end, value_option
+from hush_simulations.commands.options import ThemeOption, check_theme, run_to_end
 from hush_simulations.display.files import prepare
 
 PORT = 8642
+_QUESTION, _NETWORK = "Question", "Network"
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _MOST_ANSWERS = 1_000_000
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def poll(
     question: Annotated[
-        str, typer.Argument(metavar="[QUESTION]", help="One line; with --number, --yes-no or --labels.")
+        str, Argument(metavar="[QUESTION]", help="One line; with --number, --yes-no or --labels.")
     ] = "",
     *,
     number: Annotated[
         tuple[str, str, str] | None,
-        typer.Option(metavar="LOWER UPPER UNIT", help='The answer is a number, as --number 0 14 h; "" for no unit.'),
+        Option(
+            group=_QUESTION,
+            metavar="LOWER UPPER UNIT",
+            help='The answer is a number, as --number 0 14 h; "" for no unit.',
+        ),
     ] = None,
-    yes_no: Annotated[bool, typer.Option("--yes-no", help="The answer is yes or no.")] = False,
-    labels: Annotated[str | None, value_option("A,B,C", "The answer is one of these.")] = None,
+    yes_no: Annotated[bool, Option("--yes-no", group=_QUESTION, help="The answer is yes or no.")] = False,
+    labels: Annotated[str | None, Option(group=_QUESTION, metavar="A,B,C", help="The answer is one of these.")] = None,
     epsilon: Annotated[
         str | None,
-        value_option(
-            "E", f"How much an answer may give away, at most {LARGEST_EPSILON}; {DEFAULT_EPSILON} without it."
+        Option(
+            group=_QUESTION,
+            metavar="E",
+            help=f"How much an answer may give away, at most {LARGEST_EPSILON}; {DEFAULT_EPSILON} without it.",
         ),
     ] = None,
     purpose: Annotated[
-        str, value_option("TEXT", "Why it is asked. Phones limit what they give away for a purpose.")
+        str,
+        Option(
+            group=_QUESTION, metavar="TEXT", help="Why it is asked. Phones limit what they give away for a purpose."
+        ),
     ] = "",
     questions: Annotated[
-        Path | None, value_option("FILE", "A TOML file with several questions, in place of QUESTION.")
+        Path | None,
+        Option(group=_QUESTION, metavar="FILE", help="A TOML file with several questions, in place of QUESTION."),
     ] = None,
     until: Annotated[
         str | None,
-        value_option("WHEN", "Close a question after so many answers (30), a time (20m), or at a clock time (14:30)."),
+        Option(
+            group=_QUESTION,
+            metavar="WHEN",
+            help="Close a question after so many answers (30), a time (20m), or at a clock time (14:30).",
+        ),
     ] = None,
     bind: Annotated[
-        str, value_option("ADDRESS", "Of the network interface; all of them without it. 127.0.0.1: only this machine.")
+        str,
+        Option(
+            group=_NETWORK,
+            metavar="ADDRESS",
+            help="Of the network interface; all of them without it. 127.0.0.1: only this machine.",
+        ),
     ] = "",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the pages; 0 takes a free one.")] = PORT,
+    port: Annotated[int, Option(group=_NETWORK, min=0, max=65535, help="Of the pages; 0 takes a free one.")] = PORT,
     is_open: Annotated[
-        bool, typer.Option("--open", help="Let everybody in the network answer, without the code in the address.")
+        bool,
+        Option("--open", group=_NETWORK, help="Let everybody in the network answer, without the code in the address."),
     ] = False,
     store: Annotated[
-        str | None, value_option("FILE", "Keep what is counted in this SQLite file, and continue from it.")
+        str | None, Option(metavar="FILE", help="Keep what is counted in this SQLite file, and continue from it.")
     ] = None,
     broker: Annotated[
-        str | None, value_option("URL", "A real broker, such as mqtts://aggregator@host, in place of the embedded one.")
+        str | None,
+        Option(
+            group=_NETWORK,
+            metavar="URL",
+            help="A real broker, such as mqtts://aggregator@host, in place of the embedded one.",
+        ),
     ] = None,
     websocket: Annotated[
-        str | None, value_option("URL", "Where phones reach that broker: wss://[user[:password]@]host:port.")
+        str | None,
+        Option(
+            group=_NETWORK, metavar="URL", help="Where phones reach that broker: wss://[user[:password]@]host:port."
+        ),
     ] = None,
     logins: Annotated[
-        Path | None, value_option("FILE", "Lines with user:password for that broker; each phone gets its own.")
+        Path | None, Option(metavar="FILE", help="Lines with user:password for that broker; each phone gets its own.")
     ] = None,
-    user: Annotated[str, value_option("NAME", USER_HELP)] = "",
-    password_file: Annotated[Path | None, value_option("FILE", LOGIN_FILE_HELP)] = None,
+    login: Login,
     quota: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Answers of one sender to a question that count; 1 with --logins."),
+        Option(metavar="N", min=1, help="Answers of one sender to a question that count; 1 with --logins."),
     ] = None,
-    out: Annotated[Path | None, value_option("DIR", "Write the results there, as JSON and as pictures.")] = None,
+    out: Annotated[
+        Path | None, Option(group=OUTPUT, metavar="DIR", help="Write the results there, as JSON and as pictures.")
+    ] = None,
     theme: ThemeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the results at the end.")] = False,
+    as_json: Annotated[
+        bool, Option("--json", group=OUTPUT, help="Print one JSON object with the results at the end.")
+    ] = False,
 ) -> None:
     """Ask a class or a meeting: phones answer with noise, in the browser, over the local network.
 
@@ -115,7 +147,7 @@ def poll(
         _bind(bind),
         port,
         None if store is None else store_file(parse_store(store), "hush poll counts into a SQLite file; name one"),
-        *_broker(broker, websocket, logins, user, password_file),
+        *_broker(broker, websocket, logins, login),
         logins,
         1 if quota is None and logins is not None else quota,
     )
@@ -204,10 +236,15 @@ def _bind(text: str) -> str:
 
 
 def _broker(
-    broker: str | None, websocket: str | None, logins: Path | None, user: str, password_file: Path | None
+    broker: str | None, websocket: str | None, logins: Path | None, login: Login
 ) -> tuple[BrokerUrl | None, BrokerUrl | None]:
     if broker is None:
-        options = {"--websocket": websocket, "--logins": logins, "--user": user, "--password-file": password_file}
+        options = {
+            "--websocket": websocket,
+            "--logins": logins,
+            "--user": login.user,
+            "--password-file": login.password_file,
+        }
         for option, given in options.items():
             if given:
                 raise OptionError(option, "is for a real broker; name that with --broker")
@@ -225,7 +262,7 @@ def _broker(
     if logins is not None and phones.user is not None:
         raise OptionError("--logins", "gives each phone a user; leave the one in --websocket out")
     try:
-        return address(broker, {"user": user}, password_file), phones
+        return login.at(broker), phones
     except BrokerError as error:
         raise OptionError("--broker", str(error)) from None
 

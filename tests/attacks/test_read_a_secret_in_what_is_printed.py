@@ -20,7 +20,6 @@ from commands import EXIT_CODES, Option, Shown, commands
 from inputs import CALLS, CELLS, CLOSED, FILES, NUMBER, SECRET, Call, call, example, leaks
 
 from hush import HushError
-from hush_aggregator.commands.serve import Settings
 from hush_aggregator.ops.watch.source import HttpUrl
 from hush_aggregator.publish.webhook import Webhook
 from hush_aggregator.store.location import parse_store
@@ -413,15 +412,6 @@ def test_in_no_file_that_was_named_by_mistake(command: str, flag: str, memory_pa
     for content in ("{}\n", "{}", "x {}", "{}: y", '"{}', "\x1b{}", "\\{}", "'{}' = 1 1"):
         text = content.replace("{}", SECRET).encode()
         assert_hidden(Call(command, one.given, files={**FILES, "task.toml": text}), memory_path, SECRET)
-
-
-@pytest.mark.parametrize(
-    "value", [f"mqtt://alice:{SECRET}", f"mqtt://alice:{SECRET}@h".encode(), [f"alice:{SECRET}@h"], {"url": SECRET}]
-)
-def test_in_no_setting_of_a_program(value: object) -> None:
-    with pytest.raises(HushError) as caught:
-        Settings.read({"broker": value, "store": "store"})
-    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.large

@@ -8,8 +8,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_aggregator.ops.mosquitto import (
     BrokerCertificate,
     BrokerDirectory,
@@ -24,6 +22,7 @@ from hush_aggregator.ops.mosquitto import (
 )
 from hush_common.broker_url import password_in
 from hush_common.errors import OptionError
+from hush_common.options import Argument, Option
 from hush_common.output import print_done
 from hush_common.terminal import note
 
@@ -33,31 +32,30 @@ _SYSTEM = "mosquitto"
 """The user that packages of mosquitto make."""
 
 _Config = Annotated[
-    Path, typer.Option("--config", envvar="HUSH_BROKER_CONFIG", help="Directory that `hush broker config` made.")
+    Path,
+    Option("--config", metavar="DIR", envvar="HUSH_BROKER_CONFIG", help="Directory that `hush broker config` made."),
 ]
-_Name = Annotated[str, typer.Argument(help="MQTT user, and sender of its reports.", show_default=False)]
+_Name = Annotated[str, Argument(help="MQTT user, and sender of its reports.", show_default=False)]
 
 
 def config(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made; is not there yet, or empty.")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="Made; is not there yet, or empty.")],
     *,
-    host: Annotated[
-        list[str], typer.Option(help="Name or address under which devices reach the broker; may be repeated.")
-    ],
-    port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port.")] = 8883,
+    host: Annotated[list[str], Option(help="Name or address under which devices reach the broker; may be repeated.")],
+    port: Annotated[int, Option(min=1, max=65535, help="TCP port.")] = 8883,
     websockets: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="TCP port for browsers (wss://), with the same rules.")
+        int | None, Option(min=1, max=65535, help="TCP port for browsers (wss://), with the same rules.")
     ] = None,
-    listen: Annotated[str, typer.Option(help="Address to listen on; all of them without it.")] = "",
-    cert: Annotated[Path | None, typer.Option(help="Certificate of the broker, in PEM; else one is made.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Its key, in PEM.")] = None,
-    run_as: Annotated[str, typer.Option(help="User that mosquitto runs as; for root `mosquitto`, else you.")] = "",
-    queue: Annotated[int, typer.Option(min=0, help="Messages that may wait for one client; 0 for no bound.")] = 1000000,
-    mosquitto: Annotated[MosquittoVersion, typer.Option(help="Version of mosquitto.")] = MosquittoVersion.V20,
+    listen: Annotated[str, Option(metavar="ADDRESS", help="Address to listen on; all of them without it.")] = "",
+    cert: Annotated[Path | None, Option(help="Certificate of the broker, in PEM; else one is made.")] = None,
+    key: Annotated[Path | None, Option(help="Its key, in PEM.")] = None,
+    run_as: Annotated[str, Option(help="User that mosquitto runs as; for root `mosquitto`, else you.")] = "",
+    queue: Annotated[int, Option(min=0, help="Messages that may wait for one client; 0 for no bound.")] = 1000000,
+    mosquitto: Annotated[MosquittoVersion, Option(help="Version of mosquitto.")] = MosquittoVersion.V20,
     plugins: Annotated[
-        Path | None, typer.Option(help="Directory of the plugins of mosquitto 2.1, if they are not found.")
+        Path | None, Option(metavar="DIR", help="Directory of the plugins of mosquitto 2.1, if they are not found.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, max=1000, help="Let so many workers in, worker-1 and so on.")] = 0,
+    workers: Annotated[int, Option(min=0, max=1000, help="Let so many workers in, worker-1 and so on.")] = 0,
 ) -> None:
     """Write a configuration of mosquitto for hush: TLS, a password for everybody, rules, limits.
 
@@ -120,11 +118,11 @@ def add(
     name: _Name,
     *,
     directory: _Config = Path(),
-    role: Annotated[Role, typer.Option(help="; ".join(f"{role}: {role.meaning}" for role in Role) + ".")] = Role.DEVICE,
+    role: Annotated[Role, Option(help="; ".join(f"{role}: {role.meaning}" for role in Role) + ".")] = Role.DEVICE,
     password_file: Annotated[
-        Path | None, typer.Option(help="File whose first line is the password; else one is made.")
+        Path | None, Option(help="File whose first line is the password; else one is made.")
     ] = None,
-    show: Annotated[bool, typer.Option("--print", help="Print the password instead of keeping it in a file.")] = False,
+    show: Annotated[bool, Option("--print", help="Print the password instead of keeping it in a file.")] = False,
 ) -> None:
     """Let a device, a gateway or a worker in, with its own name and password."""
     home = BrokerDirectory(_path(directory))

@@ -6,14 +6,13 @@ import io
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from hush_aggregator.commands.task import Id, JsonOption, StoreOption
-from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
+from hush_aggregator.commands.options import ConfidenceOption, Id, JsonOption, StoreOption, check_confidence
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
+from hush_common.options import BROKER, OUTPUT, Commands, Login, Option
 from hush_common.output import print_data, print_done, print_json
 from hush_common.terminal import Column, Row, Sentence, Table, show
 from hush_common.topics import estimate_topic
@@ -30,57 +29,60 @@ ALL_ROUNDS = "all"
 """What all rounds together are called."""
 _RIGHT = {"round", "n", "value", "stderr", "low", "high"}
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsOptions:
+    task: Id
+    store: Annotated[str | None, Option(metavar="STORE", help="The store of its aggregator.")] = None
+    broker: Annotated[
+        str,
+        Option(
+            group=BROKER,
+            metavar="ADDRESS",
+            envvar="HUSH_BROKER",
+            help="Without a store: print what is retained at this broker.",
+        ),
+    ] = ""
+    round: Annotated[
+        str, Option(metavar="N", help="From 0, or all; left out: the latest with a report. Of a store.")
+    ] = ""
+    all_rounds: Annotated[bool, Option("--all-rounds", help="All rounds together as one estimate. Of a store.")] = False
+    confidence: ConfidenceOption = 0.95
+    as_json: JsonOption = False
+    as_csv: Annotated[bool, Option("--csv", group=OUTPUT, help="Print CSV instead of text.")] = False
+    login: Login
+
+    def __post_init__(self) -> None:
+        if self.as_json and self.as_csv:
+            raise OptionError("--csv", "cannot be given together with --json")
+        if self.all_rounds and self.round:
+            raise OptionError("--round", "cannot be given together with --all-rounds")
+        check_confidence(self.confidence)
+        if self.store is None and not self.broker:
+            raise OptionError(
+                "--store", "name the store of its aggregator, or with --broker a broker that retains its estimate"
+            )
+        if self.store is None and (self.all_rounds or self.round):
+            option = "--all-rounds" if self.all_rounds else "--round"
+            raise OptionError(option, "a broker retains the latest round alone; name the store of its aggregator")
 
 
 @app.command()
-def results(
-    task: Id,
-    *,
-    store: Annotated[str | None, typer.Option(help="The store of its aggregator.")] = None,
-    broker: Annotated[
-        str, typer.Option(envvar="HUSH_BROKER", help="Without a store: print what is retained at this broker.")
-    ] = "",
-    round_: Annotated[
-        str, typer.Option("--round", help="From 0, or all; left out: the latest with a report. Of a store.")
-    ] = "",
-    all_rounds: Annotated[
-        bool, typer.Option("--all-rounds", help="All rounds together as one estimate. Of a store.")
-    ] = False,
-    confidence: Annotated[
-        float, typer.Option(envvar="HUSH_CONFIDENCE", help="Confidence level of the intervals, between 0 and 1.")
-    ] = 0.95,
-    as_json: JsonOption = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV instead of text.")] = False,
-    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
-    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
-) -> None:
+def results(options: ResultsOptions) -> None:
     """Print the results of a task, whether its aggregator runs or not.
 
     A line for each interval, of each round, category or coordinate. With --json the documents, as they are retained.
     """
-    if as_json and as_csv:
-        raise OptionError("--csv", "cannot be given together with --json")
-    if all_rounds and round_:
-        raise OptionError("--round", "cannot be given together with --all-rounds")
-    if not 0 < confidence < 1:
-        raise OptionError("--confidence", f"{confidence:g} does not lie between 0 and 1")
-    if store is not None:
-        found: Sequence[Result | ForeignResult] = _stored(task, store, round_, confidence, all_rounds=all_rounds)
-    elif not broker:
-        raise OptionError(
-            "--store", "name the store of its aggregator, or with --broker a broker that retains its estimate"
-        )
-    elif all_rounds:
-        raise OptionError("--all-rounds", "a broker retains the latest round alone; name the store of its aggregator")
-    elif round_:
-        raise OptionError("--round", "a broker retains the latest round alone; name the store of its aggregator")
+    if options.store is not None:
+        found: Sequence[Result | ForeignResult] = _stored(options, options.store)
     else:
-        found = [asyncio.run(_retained(task, address(broker, {"user": user}, password_file)))]
-    name = ALL_ROUNDS if all_rounds else ""
-    if as_json:
-        _print_json({"v": 1, "results": [_document(one, pooled=all_rounds) for one in found]})
-    elif as_csv:
+        found = [asyncio.run(_retained(options.task, options.login.at(options.broker)))]
+    name = ALL_ROUNDS if options.all_rounds else ""
+    if options.as_json:
+        _print_json({"v": 1, "results": [_document(one, pooled=options.all_rounds) for one in found]})
+    elif options.as_csv:
         _write_csv(found, name)
     else:
         show_results(found, name)
@@ -95,22 +97,24 @@ def _document(found: "Result | ForeignResult", *, pooled: bool) -> Mapping[str, 
     return {("rounds" if name == "round" else name): rounds.get(name, value) for name, value in document.items()}
 
 
-def _stored(task: str, store: str, round_: str, confidence: float, *, all_rounds: bool) -> list["Result"]:
+def _stored(options: ResultsOptions, store: str) -> list["Result"]:
     from hush_aggregator.publish.results import ResultReader  # noqa: PLC0415 - --help must not wait for numpy
     from hush_aggregator.store.location import open_reader, parse_store  # noqa: PLC0415 - as above
 
+    task = options.task
     with open_reader(parse_store(store)) as opened:
         row = next((row for row in opened.task_rows() if row.id == task and row.payload), None)
         if row is None:
             raise TaskError("task", f"{task[:80]!r} is not in this store; see hush task list --store")
         latest = opened.latest_round(row.digest)
-        rounds = range(latest + 1) if round_ == "all" else [_number(round_) if round_ else latest]
-        reader = ResultReader(opened, confidence=confidence)
+        one = _number(options.round) if options.round not in ("", "all") else latest
+        rounds = range(latest + 1) if options.round == "all" else [one]
+        reader = ResultReader(opened, confidence=options.confidence)
 
         async def read() -> "list[Result]":
             return [await reader.result(task, number) for number in rounds]
 
-        if not all_rounds:
+        if not options.all_rounds:
             return asyncio.run(read())
         pooled = asyncio.run(reader.all_rounds(task))
         if pooled is None:
@@ -185,15 +189,15 @@ def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") ->
 
 _RELEASE = {"release_from", "release_every"}
 
-export_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+export_app = Commands()
 
 
 @export_app.command()
 def export(
     task: Id,
     store: StoreOption,
-    out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet; it must not be there yet.")],
-    round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: all.")] = None,
+    out: Annotated[Path, Option(help="File to write, .csv or .parquet; it must not be there yet.")],
+    round_: Annotated[int | None, Option("--round", help="Only this round, from 0; left out: all.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the counted reports of a task to a file, whether its aggregator runs or not.

@@ -7,23 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from hush_aggregator.commands.task import JsonOption, StoreOption
+from hush_aggregator.commands.options import JsonOption, StoreOption
 from hush_common.errors import StoreError, printable
+from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_done
 from hush_common.terminal import note
 
-app: typer.Typer = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = Commands(
     no_args_is_help=True,
     help="Back up, restore, check, copy and compact the store of an aggregator.",
 )
 
 _EVERY_S = 5.0
-_File = Annotated[Path, typer.Argument(help="The backup.", show_default=False)]
+_File = Annotated[Path, Argument(help="The backup.", show_default=False)]
 
 
 @app.command()
@@ -50,7 +46,7 @@ def backup(file: _File, store: StoreOption, as_json: JsonOption = False) -> None
 def restore(
     file: _File,
     store: StoreOption,
-    replace: Annotated[bool, typer.Option("--replace", help="Put it in place of a store that is there.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Put it in place of a store that is there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Put a backup back as the store; no aggregator may use it meanwhile.
@@ -111,8 +107,8 @@ def check(store: StoreOption, as_json: JsonOption = False) -> None:
 
 @app.command()
 def copy(
-    source: Annotated[str, typer.Argument(help="The store to copy: a file, or postgresql://….")],
-    target: Annotated[str, typer.Argument(help="Where no store is: a file, or postgresql://….")],
+    source: Annotated[str, Argument(help="The store to copy: a file, or postgresql://….")],
+    target: Annotated[str, Argument(help="Where no store is: a file, or postgresql://….")],
     as_json: JsonOption = False,
 ) -> None:
     """Copy a store into another place, between SQLite and PostgreSQL too; no aggregator may use it.

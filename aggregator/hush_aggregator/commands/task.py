@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hush_aggregator.commands.options import BrokerOption, Id, JsonOption, StoreOption
 from hush_aggregator.publish.explain import blocks, meaning, warnings
-from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address
 from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_common.options import Argument, Commands, Login, Option
 from hush_common.output import print_done, print_json
 from hush_common.task import Task, digest_of, match_published, read_task
 from hush_common.terminal import Column, Row, Table, note, show
@@ -23,20 +24,10 @@ if TYPE_CHECKING:
     from hush_aggregator.store import TaskRow
 
 
-Id = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.", show_default=False)]
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        envvar="HUSH_STORE", help="The store of its aggregator: a file, or postgresql://….", show_default=False
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
 def close(
     task: Id,
     store: StoreOption,
-    round_: Annotated[int | None, typer.Option("--round", help="Only this round, from 0; left out: the task.")] = None,
+    round_: Annotated[int | None, Option("--round", help="Only this round, from 0; left out: the task.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Close a task, or one round of it, permanently: nothing more is counted, and its estimate is final.
@@ -145,7 +136,7 @@ def take_over(task: Id, store: StoreOption, as_json: JsonOption = False) -> None
 def forget(
     task: Id,
     store: StoreOption,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Delete without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Delete the reports and tallies of a task permanently; its id stays taken, so that nothing counts again.
@@ -165,10 +156,7 @@ def forget(
 
 _RETAINED_WITHIN_S = 1.0
 
-app: typer.Typer = typer.Typer(
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+app = Commands(
     no_args_is_help=True,
     help="Check, publish, list, withdraw and close tasks; recall reports.",
 )
@@ -179,13 +167,11 @@ app.command("take-over")(take_over)
 app.command()(forget)
 app.command()(recall)
 
-_File = Annotated[Path, typer.Argument(help="The task, as TOML or JSON.", show_default=False)]
+_File = Annotated[Path, Argument(help="The task, as TOML or JSON.", show_default=False)]
 
 
 @app.command()
-def check(
-    file: _File, as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False
-) -> None:
+def check(file: _File, as_json: Annotated[bool, Option("--json", help="Print JSON instead of text.")] = False) -> None:
     """Say what a task costs those who answer it, and what can be learned from them."""
     task = read_task(file)
     if as_json:
@@ -199,14 +185,12 @@ def check(
 def publish(
     file: _File,
     *,
-    broker: Annotated[
-        str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
-    ] = "",
+    broker: BrokerOption = "",
     store: Annotated[
-        str | None, typer.Option(help="Give it to this store instead: its aggregator publishes and counts it.")
+        str | None,
+        Option(metavar="STORE", help="Give it to this store instead: its aggregator publishes and counts it."),
     ] = None,
-    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
-    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
+    login: Login,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a task: by the aggregator of a store, which counts it, or at a broker.
@@ -215,27 +199,13 @@ def publish(
     counted by nobody but an aggregator that was started with --any-task.
     """
     if store is not None:
-        from hush_aggregator.count.tasks import give  # noqa: PLC0415 - as above
-        from hush_aggregator.store import Origin  # noqa: PLC0415 - `check` does without numpy
-        from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
-
-        task = read_task(file)
-        _warn(task)
-        with open_editor(parse_store(store)) as opened:
-            done, task = give(opened, task, str(file), Origin.COMMAND)
-        facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "store": str(store)}
-        if as_json:
-            print_done(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
-        else:
-            print_done(
-                f"{done}: {task.id}, digest {task.digest.hex()}; its aggregator publishes it once it is connected"
-            )
+        _give(file, store, as_json=as_json)
         return
     if not broker:
         raise OptionError("--store", "give the store of its aggregator, or the address of a broker with --broker")
     from hush_aggregator.delivery.mqtt import MqttBroker  # noqa: PLC0415 - `check` needs no MQTT
 
-    where = address(broker, {"user": user}, password_file)
+    where = login.at(broker)
     task = read_task(file)
     _warn(task)
     bus = MqttBroker(where, identifier=f"hush-task-{secrets.token_hex(6)}")
@@ -243,11 +213,29 @@ def publish(
     if there is not None and there is not task:
         note(f"the draft leaves the mechanism open; it stays what it was published as, {there.mechanism}")
     done, task = ("published", task) if there is None else ("already published", there)
-    facts = {"task": task.id, "digest": task.digest.hex(), "mechanism": task.mechanism, "broker": bus.name}
+    _say_published(done, task, {"broker": bus.name}, f", at {bus.name}", as_json=as_json)
+
+
+def _give(file: Path, store: str, *, as_json: bool) -> None:
+    """Give a task to a store."""
+    from hush_aggregator.count.tasks import give  # noqa: PLC0415 - as above
+    from hush_aggregator.store import Origin  # noqa: PLC0415 - `check` does without numpy
+    from hush_aggregator.store.location import open_editor, parse_store  # noqa: PLC0415 - as above
+
+    task = read_task(file)
+    _warn(task)
+    with open_editor(parse_store(store)) as opened:
+        done, task = give(opened, task, str(file), Origin.COMMAND)
+    _say_published(done, task, {"store": store}, "; its aggregator publishes it once it is connected", as_json=as_json)
+
+
+def _say_published(done: str, task: Task, where: Mapping[str, str], follows: str, *, as_json: bool) -> None:
+    digest = task.digest.hex()
     if as_json:
+        facts = {"task": task.id, "digest": digest, "mechanism": task.mechanism, **where}
         print_done(json.dumps({"v": 1, "status": done.replace(" ", "_"), **facts}))
     else:
-        print_done(f"{done}: {facts['task']}, digest {facts['digest']}, at {facts['broker']}")
+        print_done(f"{done}: {task.id}, digest {digest}{follows}")
 
 
 def _warn(task: Task) -> None:

@@ -1,18 +1,15 @@
 """`hush watch`: a task as its reports arrive."""
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeAlias
 
-import typer
-
+from hush_aggregator.commands.options import BrokerOption, Id, ReaderToken
 from hush_aggregator.commands.results import show_results
-from hush_aggregator.commands.task import Id
-from hush_aggregator.ops.watch.source import TOKEN_VARIABLE, HttpUrl, watch_broker, watch_http
+from hush_aggregator.ops.watch.source import HttpUrl, watch_broker, watch_http
 from hush_aggregator.ops.watch.terminal import (
     Display,
     Event,
@@ -22,8 +19,8 @@ from hush_aggregator.ops.watch.terminal import (
     line_display,
     live_display,
 )
-from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, address, password_in
 from hush_common.errors import BrokerError, OptionError, TaskError
+from hush_common.options import Commands, Login, Option
 from hush_common.task import is_task_id
 
 _Listen: TypeAlias = Callable[[Callable[[Event], object]], Coroutine[Any, Any, NoReturn]]
@@ -31,48 +28,48 @@ _Listen: TypeAlias = Callable[[Callable[[Event], object]], Coroutine[Any, Any, N
 _RETAINED_WITHIN_S = 1.0
 _GONE_AFTER_S = 5.0
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    task: Id
+    broker: BrokerOption = ""
+    http: Annotated[
+        str,
+        Option(metavar="ADDRESS", help="Instead of a broker: `hush serve --http` or `hush http`, as http://HOST:PORT."),
+    ] = ""
+    as_json: Annotated[bool, Option("--json", help="Print each result as a line of JSON.")] = False
+    login: Login
+    token: ReaderToken
+
+    def source(self) -> tuple[_Listen, str]:
+        """Return what reads the events of the task, and its name for messages."""
+        if self.http:
+            url = HttpUrl(self.http)
+            return partial(watch_http, url, self.task, self.token.read()), str(url)
+        if self.broker:
+            where = self.login.at(self.broker)
+            return partial(watch_broker, where, self.task), str(where)
+        raise OptionError("--broker", "name a broker, or with --http a service that publishes the estimates")
 
 
 @app.command()
-def watch(
-    task: Id,
-    *,
-    broker: Annotated[
-        str, typer.Option(envvar="HUSH_BROKER", help="mqtt://[user[:password]@]host[:port], or mqtts:// for TLS.")
-    ] = "",
-    http: Annotated[
-        str, typer.Option(help="Instead of a broker: `hush serve --http` or `hush http`, as http://HOST:PORT.")
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print each result as a line of JSON.")] = False,
-    user: Annotated[str, typer.Option(help=USER_HELP)] = "",
-    password_file: Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="With --http: file whose first line is the token, or set HUSH_HTTP_TOKEN.")
-    ] = None,
-) -> None:
+def watch(options: WatchOptions) -> None:
     """Watch a task as its reports arrive, until its result is final or Ctrl-C.
 
     The intervals hold at any time, however often you look. A terminal shows a picture that is redrawn in place; a pipe
     gets a line for each change. The end is the final result, as hush results prints it.
     """
-    if not is_task_id(task):
-        raise TaskError("task", f"{task[:80]!r} is not a valid task id")
-    if http:
-        url = HttpUrl(http)
-        token = os.environ.get(TOKEN_VARIABLE, "") if token_file is None else password_in(token_file, "--token-file")
-        listen, name = partial(watch_http, url, task, token), str(url)
-    elif broker:
-        where = address(broker, {"user": user}, password_file)
-        listen, name = partial(watch_broker, where, task), str(where)
-    else:
-        raise OptionError("--broker", "name a broker, or with --http a service that publishes the estimates")
-    live = is_interactive() and not as_json
-    showing = live_display() if live else nullcontext(line_display(as_json=as_json))
-    watched = WatchedTask(task)
+    if not is_task_id(options.task):
+        raise TaskError("task", f"{options.task[:80]!r} is not a valid task id")
+    listen, name = options.source()
+    live = is_interactive() and not options.as_json
+    showing = live_display() if live else nullcontext(line_display(as_json=options.as_json))
+    watched = WatchedTask(options.task)
     with showing as show:
         asyncio.run(_watch(watched, show, listen, name))
-    if not as_json:
+    if not options.as_json:
         show_results([watched.result])
 
 

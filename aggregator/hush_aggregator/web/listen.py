@@ -5,12 +5,12 @@ import re
 import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from pathlib import Path
 from typing import Self
 
 from hush_aggregator.store.location import StoreAddress
 from hush_aggregator.web.audit import AuditLog
 from hush_aggregator.web.client_address import Network, parse_network
+from hush_aggregator.web.options import HttpOptions
 from hush_aggregator.web.service import LOOPBACK, TOKEN_VARIABLE, Service, find_administrators, find_token
 from hush_common.errors import OptionError, shown
 
@@ -75,24 +75,6 @@ def bind(option: str, address: Address) -> socket.socket:
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?|\[[0-9a-f:.]+\]")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpOptions:
-    """The options of a command about HTTP; their meaning is that of the fields of `Service`."""
-
-    option: str  # the option with the address, for messages
-    address: str  # HOST:PORT
-    prefix: str  # of the other options: --http- or --
-    token_file: Path | None = None
-    write: bool = False
-    open: bool = False  # whether everybody who can reach the address may read
-    hosts: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
-    root_path: str = ""
-    admin_token_file: Path | None = None
-    audit_log: Path | None = None
-    frame_ancestors: tuple[str, ...] = ()
-
-
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
 
 
@@ -122,35 +104,56 @@ class HttpListener:
     service: Service
 
     @classmethod
-    def open(cls, options: HttpOptions, store: StoreAddress, confidence: float = 0.95) -> Self:
-        """Listen, to serve a store; OptionError for an unusable address or token, or a store open to strangers."""
-        address = Address.parse(options.option, options.address)
-        _prefix(f"{options.prefix}root-path", options.root_path)
-        token_option = f"{options.prefix}token-file"
+    def open(
+        cls,
+        at: str,
+        options: HttpOptions,
+        store: StoreAddress,
+        confidence: float = 0.95,
+        *,
+        option: str = "--bind",
+        prefix: str = "--",
+    ) -> Self:
+        """Listen at `HOST:PORT`, to serve a store.
+
+        Args:
+            at: the address.
+            options: who may do what.
+            store: what is served.
+            confidence: of the intervals.
+            option: that gives the address.
+            prefix: of the other options.
+
+        Raises:
+            OptionError: an option cannot be used, or strangers could read the store.
+        """
+        address = Address.parse(option, at)
+        _prefix(f"{prefix}root-path", options.root_path)
+        token_option = f"{prefix}token-file"
         token = find_token(token_option, options.token_file, os.environ)
-        administrators = find_administrators(f"{options.prefix}admin-token-file", options.admin_token_file)
+        administrators = find_administrators(f"{prefix}admin-token-file", options.admin_token_file)
         if token is not None and any(token.is_same(one) for _, one in administrators):
             raise OptionError(
-                f"{options.prefix}admin-token-file", "has the token of the readers, too; make another one for each"
+                f"{prefix}admin-token-file", "has the token of the readers, too; make another one for each"
             )
         audit = None if options.audit_log is None else AuditLog(options.audit_log)
         if audit is not None:
-            audit.check(f"{options.prefix}audit-log")
+            audit.check(f"{prefix}audit-log")
         if options.write and token is None and not administrators:
             raise OptionError(
-                f"{options.prefix}write", f"needs a token; name its file with {token_option}, or set {TOKEN_VARIABLE}"
+                f"{prefix}write", f"needs a token; name its file with {token_option}, or set {TOKEN_VARIABLE}"
             )
-        named = frozenset(_name(f"{options.prefix}host", name) for name in options.hosts)
-        trusted = tuple(_network(f"{options.prefix}trusted-proxy", text) for text in options.trusted_proxies)
-        frames = tuple(_origin(f"{options.prefix}frame-ancestors", text) for text in options.frame_ancestors)
-        listener = bind(options.option, address)
+        named = frozenset(_name(f"{prefix}host", name) for name in options.host)
+        trusted = tuple(_network(f"{prefix}trusted-proxy", text) for text in options.trusted_proxy)
+        frames = tuple(_origin(f"{prefix}frame-ancestors", text) for text in options.frame_ancestors)
+        listener = bind(option, address)
         bound = ip_address(str(listener.getsockname()[0]).partition("%")[0])
         if not bound.is_loopback and token is None and not administrators and not options.open:
             listener.close()
             raise OptionError(
-                options.option,
+                option,
                 f"other machines can reach {address}; set a token with {token_option}, or let everybody read with "
-                f"{options.prefix}open",
+                f"{prefix}open",
             )
         hosts = {_shown(bound), address.name} | named
         if bound.is_loopback or bound.is_unspecified:
@@ -168,7 +171,7 @@ class HttpListener:
             confidence=confidence,
             trusted_proxies=trusted,
             frame_ancestors=frames,
-            root_path=_prefix(f"{options.prefix}root-path", options.root_path),
+            root_path=_prefix(f"{prefix}root-path", options.root_path),
         )
         return cls(listener, service)
 

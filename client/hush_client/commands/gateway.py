@@ -11,49 +11,37 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import typer
-
-from hush_client.commands.report import (
-    Broker,
-    Ca,
-    Cert,
-    Device,
+from hush_client.commands.options import (
+    BrokerOptions,
+    DeviceOptions,
     Keep,
-    Key,
-    Lifetime,
-    MaxEpsilon,
-    PasswordFile,
-    StateDirectory,
-    Sticky,
-    Total,
-    User,
-    check_device,
+    PolicyOptions,
+    Spread,
     check_seconds,
-    name_state,
-    read_policy,
-    verified,
 )
+from hush_client.commands.report import name_state, verified
 from hush_client.gateway import Gateway
 from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
 from hush_client.sending.mqtt import MqttTransport
-from hush_client.sending.schedule import LONGEST_SPREAD, utc_now
+from hush_client.sending.schedule import utc_now
 from hush_client.sensor_list import LIST_NAME, Admission, Participation, SensorKey, SensorList
 from hush_client.sensor_messages import OPPOSITES, WORDS, SensorField
 from hush_client.sensors import SensorReader, check_filter
 from hush_client.state.database import make_private, state_directory
-from hush_common.broker_url import LOGIN_FILE_HELP, BrokerUrl, address
+from hush_common.broker_url import BrokerUrl, address
 from hush_common.domain import Domain
 from hush_common.errors import BrokerError, OptionError, TaskError, printable
 from hush_common.formatting import whole
+from hush_common.options import LOGIN_FILE_HELP, Commands, Option
 from hush_common.task import is_task_id
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
 from hush_common.topics import matches
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 _SUMMARY_S = 10.0
 _SILENCE_S = 60.0
@@ -66,168 +54,121 @@ _EVENTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    source: BrokerUrl
-    filters: Sequence[str]
-    fields: Mapping[str, SensorField]  # by task
-    broker: BrokerUrl
-    device: str
-    state: Path
-    policy: Policy
-    spread: float
-    keep: float
-    wait: float
-    max_age: float
-    absent: Literal["answer", "skip"]
-    most: int
-    take_part: Sequence[str]
-    exclude: Sequence[str]
-    time_field: str
-    forget_after: float
-
-
-@app.command()
-def gateway(
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
     topic: Annotated[
-        list[str], typer.Option(metavar="FILTER", help="Topics of the sensors, such as 'zigbee2mqtt/+'; repeatable.")
-    ],
-    task: Annotated[list[str], typer.Option(metavar="TASK", help="Id of a task to answer; repeatable.")],
+        tuple[str, ...], Option(metavar="FILTER", help="Topics of the sensors, such as 'zigbee2mqtt/+'; repeatable.")
+    ]
+    task: Annotated[tuple[str, ...], Option(metavar="TASK", help="Id of a task to answer; repeatable.")]
     field: Annotated[
-        list[str] | None,
-        typer.Option(
+        tuple[str, ...],
+        Option(
             metavar="PATH",
             help="Key of the value in a JSON message, as temperature or AM2301.Temperature; the whole message if not "
             "given. Once for all tasks, or once for each, in their order. Commas separate the coordinates of a vector.",
         ),
-    ] = None,
+    ] = ()
     take_part: Annotated[
-        list[str] | None,
-        typer.Option(
+        tuple[str, ...],
+        Option(
             metavar="TOPIC",
             help="A sensor that takes part, a filter, or 'all' with the key; repeatable. It is stored: give it once.",
         ),
-    ] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILTER", help="Topics that take no part; repeatable."),
-    ] = None,
+    ] = ()
+    exclude: Annotated[tuple[str, ...], Option(metavar="FILTER", help="Topics that take no part; repeatable.")] = ()
     source: Annotated[
+        str, Option(metavar="ADDRESS", envvar="HUSH_SOURCE", help="Broker of the sensors, as --broker.")
+    ] = "mqtt://localhost"
+    source_user: Annotated[str, Option(help="User name on the broker of the sensors.")] = ""
+    source_password_file: Annotated[Path | None, Option(help=LOGIN_FILE_HELP)] = None
+    yes: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", envvar="HUSH_SOURCE", help="Broker of the sensors, as --broker."),
-    ] = "mqtt://localhost",
-    source_user: Annotated[str, typer.Option(metavar="NAME", help="User name on the broker of the sensors.")] = "",
-    source_password_file: Annotated[Path | None, typer.Option(metavar="FILE", help=LOGIN_FILE_HELP)] = None,
-    yes_text: Annotated[
-        str,
-        typer.Option(
-            "--yes",
+        Option(
             metavar="TEXT",
             help="The only value that means yes, for a yes/no task: a text, number or true/false.",
         ),
-    ] = "",
-    no_text: Annotated[
-        str,
-        typer.Option("--no", metavar="TEXT", help="The only value that means no; if not given, the opposite of --yes."),
-    ] = "",
-    max_age: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long a value of a sensor is current.")
-    ] = 3600.0,
+    ] = ""
+    no: Annotated[
+        str, Option(metavar="TEXT", help="The only value that means no; if not given, the opposite of --yes.")
+    ] = ""
+    max_age: Annotated[float, Option(metavar="SECONDS", min=1, help="How long a value of a sensor is current.")] = (
+        3600.0
+    )
     time_field: Annotated[
         str,
-        typer.Option(metavar="PATH", help="Key of the time in a message, as last_seen: then retained values count."),
-    ] = "",
+        Option(metavar="PATH", help="Key of the time in a message, as last_seen: then retained values count."),
+    ] = ""
     forget_after: Annotated[
         float,
-        typer.Option(
+        Option(
             metavar="SECONDS", min=1, help="A sensor that sends nothing for so long takes no part until it does again."
         ),
-    ] = _A_MONTH_S,
-    wait: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0.1, help="How long to wait in each round for a value."),
-    ] = 10.0,
+    ] = _A_MONTH_S
+    wait: Annotated[float, Option(metavar="SECONDS", min=0.1, help="How long to wait in each round for a value.")] = (
+        10.0
+    )
     absent: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="HOW",
             help="A sensor without a value: answer with a random value, or skip the round. Skip only where absence "
             "reveals nothing about a person, as of a sensor without power.",
         ),
-    ] = "answer",
+    ] = "answer"
     most_sensors: Annotated[
-        int, typer.Option(min=1, help="Most sensors that are listed by themselves; those that you confirm always are.")
-    ] = _MOST_SENSORS,
+        int, Option(min=1, help="Most sensors that are listed by themselves; those that you confirm always are.")
+    ] = _MOST_SENSORS
     check: Annotated[
         bool,
-        typer.Option(
-            "--check", help="List the sensors, which take part and which have a value; answer and store nothing."
-        ),
-    ] = False,
-    broker: Broker = "mqtt://localhost",
-    user: User = "",
-    password_file: PasswordFile = None,
-    ca: Ca = "",
-    cert: Cert = "",
-    key: Key = "",
-    device: Device = "",
-    state: StateDirectory = None,
-    spread: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=LONGEST_SPREAD,
-            help="Longest random delay before sending, in seconds, so that the time of sending reveals nothing.",
-        ),
-    ] = 60.0,
-    max_epsilon: MaxEpsilon = "4",
-    lifetime: Lifetime = "4",
-    total: Total = "",
-    sticky: Sticky = False,
-    keep: Keep = LONGEST_KEEP,
-) -> None:
+        Option("--check", help="List the sensors, which take part and which have a value; answer and store nothing."),
+    ] = False
+    where: BrokerOptions
+    limits: PolicyOptions
+    device: DeviceOptions
+    spread: Spread = 60.0
+    keep: Keep = LONGEST_KEEP
+
+    def __post_init__(self) -> None:
+        for option in ("spread", "wait", "max_age", "forget_after"):
+            check_seconds(f"--{option.replace('_', '-')}", getattr(self, option))
+        if self.absent not in ("answer", "skip"):
+            raise OptionError("--absent", "must be answer or skip")
+        for option, filters in (("topic", self.topic), ("take-part", self.take_part), ("exclude", self.exclude)):
+            for one in filters:
+                check_filter(one, f"--{option}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The options, and what was read from them."""
+
+    options: GatewayOptions
+    source: BrokerUrl
+    fields: Mapping[str, SensorField]  # by task
+    broker: BrokerUrl
+    state: Path
+    policy: Policy
+
+
+@app.command()
+def gateway(options: GatewayOptions) -> None:
     """Answer tasks for sensors that speak MQTT, in each round, each sensor with its own ledger, until it is stopped.
 
     The values stay on the broker of the sensors and in memory; reports go to the broker of the aggregator. A sensor is
     a candidate once a live message has the key, and takes part once you confirm it: with --take-part, or in sensors.txt
     in the state directory. Do not confirm a key that is sent only on an event.
     """
-    check_device(device)
-    for option, seconds in (
-        ("--spread", spread),
-        ("--wait", wait),
-        ("--max-age", max_age),
-        ("--forget-after", forget_after),
-    ):
-        check_seconds(option, seconds)
-    if absent not in ("answer", "skip"):
-        raise OptionError("--absent", "must be answer or skip")
-    for option, filters in (("--topic", topic), ("--take-part", take_part or []), ("--exclude", exclude or [])):
-        for one in filters:
-            check_filter(one, option)
     order = _Order(
-        address(source, {"user": source_user}, source_password_file),
-        topic,
-        _fields(task, field or [""], _words(yes_text, no_text)),
-        address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file),
-        device,
-        state_directory(state),
-        read_policy(max_epsilon, lifetime, total, sticky=sticky),
-        spread,
-        keep,
-        wait,
-        max_age,
-        "skip" if absent == "skip" else "answer",
-        most_sensors,
-        ["#" if one == "all" else one for one in take_part or []],
-        exclude or [],
-        time_field,
-        min(forget_after, _LONGEST_S),
+        options,
+        address(options.source, {"user": options.source_user}, options.source_password_file),
+        _fields(options.task, options.field or ("",), _words(options.yes, options.no)),
+        options.where.address(),
+        state_directory(options.device.state),
+        options.limits.policy(),
     )
-    name_state(state)
+    name_state(options.device.state)
     with _warnings_on_stderr():
-        asyncio.run(_until_stopped(_check(order) if check else _run(order)))
+        asyncio.run(_until_stopped(_check(order) if options.check else _run(order)))
 
 
 @contextmanager
@@ -313,15 +254,20 @@ class _Rounds:
             self._found.pop(next(iter(self._found)))
 
 
+def _confirmed(order: _Order) -> list[str]:
+    """Return the sensors that take part."""
+    return ["#" if one == "all" else one for one in order.options.take_part]
+
+
 async def _list(order: _Order, opened: Gateway) -> SensorList:
     """Read the list of sensors."""
     admission = Admission(
-        confirmed=order.take_part,
-        excluded=order.exclude,
-        read=order.filters,
+        confirmed=_confirmed(order),
+        excluded=order.options.exclude,
+        read=order.options.topic,
         keys={field.key for field in order.fields.values()},
-        most=order.most,
-        forget_after=timedelta(seconds=order.forget_after),
+        most=order.options.most_sensors,
+        forget_after=timedelta(seconds=min(order.options.forget_after, _LONGEST_S)),
         had_answered=frozenset(await opened.devices()),
     )
     return SensorList(order.state / LIST_NAME, admission, utc_now)
@@ -337,7 +283,7 @@ def _unheard(order: _Order, asked: Mapping[SensorKey, Participation]) -> list[st
     """Return a line for each --take-part that no topic matches: it may be misspelt."""
     return [
         f"--take-part {one}: no message came on it; check the topic, and that --topic matches it"
-        for one in order.take_part
+        for one in _confirmed(order)
         if one != "#" and not any(matches(one, topic) for _, topic in asked)
     ]
 
@@ -355,11 +301,11 @@ class _Answers:
         self._waited = 0.0
         self.reader = SensorReader(
             order.source,
-            order.filters,
+            order.options.topic,
             [*order.fields.values()],
             sensors,
-            max_age=order.max_age,
-            time_field=order.time_field,
+            max_age=order.options.max_age,
+            time_field=order.options.time_field,
             on_change=self.update,
         )
 
@@ -418,8 +364,8 @@ class _Answers:
             topic,
             task,
             partial(_current, self.reader, self._opened, topic, task, self._order.fields[task]),
-            source_timeout=self._order.wait,
-            absent=self._order.absent,
+            source_timeout=self._order.options.wait,
+            absent="skip" if self._order.options.absent == "skip" else "answer",
             on_receipt=self._rounds.add,
         )
 
@@ -462,15 +408,15 @@ class _Answers:
 
 
 async def _run(order: _Order) -> None:
-    device = await verified(order.state, order.device)
+    device = await verified(order.state, order.options.device.device)
     name = order.broker.user or device
     async with Gateway(
         MqttTransport(order.broker, name),
         name=name,
         state=order.state,
         policy=order.policy,
-        spread=order.spread,
-        keep=order.keep,
+        spread=order.options.spread,
+        keep=order.options.keep,
     ) as opened:
         answers = _Answers(order, opened, await _list(order, opened))
         answers.print_start(name)
@@ -497,21 +443,26 @@ async def _current(reader: SensorReader, opened: Gateway, topic: str, task: str,
 async def _check(order: _Order) -> None:
     """Print which sensors speak within the time to wait, and for which tasks they have a value. No value is printed."""
     make_private(order.state)
-    device = await verified(order.state, order.device)
+    device = await verified(order.state, order.options.device.device)
     name = order.broker.user or device
     async with Gateway(MqttTransport(order.broker, name), name=name, state=order.state, policy=order.policy) as opened:
         sensors = await _list(order, opened)
         fields = [*order.fields.values()]
         reader = SensorReader(
-            order.source, order.filters, fields, sensors, max_age=order.max_age, time_field=order.time_field
+            order.source,
+            order.options.topic,
+            fields,
+            sensors,
+            max_age=order.options.max_age,
+            time_field=order.options.time_field,
         )
         reading = asyncio.create_task(reader.run(), name="hush-sensors")
         try:
-            domains = {one: (await opened.task(one, timeout=order.wait)).domain for one in order.fields}
+            domains = {one: (await opened.task(one, timeout=order.options.wait)).domain for one in order.fields}
             for task, field in order.fields.items():
                 if why := field.mismatch(domains[task]):
                     raise OptionError("--field", f"{field.key} {why}; correct it for {task}")
-            await asyncio.sleep(order.wait)
+            await asyncio.sleep(order.options.wait)
         finally:
             reading.cancel()
             await asyncio.wait({reading})
@@ -520,8 +471,8 @@ async def _check(order: _Order) -> None:
     _print_check(order, rows, Counter(asked.values()))
     for line in _unheard(order, asked):
         note(line)
-    if len(reader.silent) == len(order.filters):
-        what = f"no message came on {order.filters[0]} from {order.source} in {order.wait:g} s"
+    if len(reader.silent) == len(order.options.topic):
+        what = f"no message came on {order.options.topic[0]} from {order.source} in {order.options.wait:g} s"
         raise OptionError("--topic", f"{what}; correct it, or wait longer for sensors that send rarely (--wait)")
 
 
@@ -530,7 +481,9 @@ def _print_check(order: _Order, rows: Sequence[Row], counts: Counter[Participati
         columns = [Column("sensor"), *(Column(one) for one in order.fields), Column("takes part")]
         show([Table(columns, rows), Sentence("")])
     taking = counts[Participation.TAKES_PART]
-    listened = f"Listened for {order.wait:g} s. Topics: {whole(len(rows))}; sensors that take part: {whole(taking)}."
+    listened = (
+        f"Listened for {order.options.wait:g} s. Topics: {whole(len(rows))}; sensors that take part: {whole(taking)}."
+    )
     show([Sentence(f"{listened} Nothing was answered.", indent=0)])
     if counts[Participation.WAITS]:
         show(

@@ -13,7 +13,8 @@ from typing import Annotated, Literal, TypeVar
 
 import typer
 
-from hush_client.commands.report import StateDirectory, check_exists, name_state
+from hush_client.commands.options import JsonOption, StateDirectory
+from hush_client.commands.report import check_exists, name_state
 from hush_client.policy import Policy
 from hush_client.receipt import Reason
 from hush_client.state import ledger, outbox
@@ -22,10 +23,11 @@ from hush_client.state.ledger import Account, Charge, RefusedAnswer
 from hush_common.epsilon import at_most_sure, decimal_text, float_at_most, parse_epsilon
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import percent_at_most, whole
+from hush_common.options import Commands, Option
 from hush_common.output import print_done
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 _T = TypeVar("_T")
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))
@@ -67,17 +69,21 @@ def run(
     state: StateDirectory = None,
     lifetime: Annotated[
         str,
-        typer.Option(
-            help="Largest total epsilon of all tasks with one purpose; that of the last program here if not given."
+        Option(
+            metavar="EPS",
+            help="Largest total epsilon of all tasks with one purpose; that of the last program here if not given.",
         ),
     ] = "",
     total: Annotated[
-        str, typer.Option(help="Largest total epsilon over all purposes; that of the last program here if not given.")
+        str,
+        Option(
+            metavar="EPS", help="Largest total epsilon over all purposes; that of the last program here if not given."
+        ),
     ] = "",
     forget: Annotated[
-        str, typer.Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
+        str, Option(metavar="TASK", help="Unpin a task that was admitted, if nothing was charged for it.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what this device has spent, on what, and the most that an observer could learn from it."""
     directory = state_directory(state)

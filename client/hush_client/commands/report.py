@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import sys
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,71 +11,31 @@ from typing import Annotated
 import typer
 
 from hush_client.client import Client
+from hush_client.commands.options import (
+    PRIVACY,
+    BrokerOptions,
+    DeviceOptions,
+    JsonOption,
+    Keep,
+    PolicyOptions,
+    Spread,
+    Timeout,
+    check_seconds,
+)
 from hush_client.limits import LONGEST_KEEP
 from hush_client.policy import Policy
 from hush_client.receipt import Receipt
-from hush_client.sending.schedule import LONGEST_SPREAD
 from hush_client.sending.sender import SyncResult
 from hush_client.state import ledger
 from hush_client.state.database import FILE_NAME, DeviceState, device_name, state_directory, unusable
-from hush_common.broker_url import LOGIN_FILE_HELP, USER_HELP, BrokerUrl, address
+from hush_common.broker_url import BrokerUrl
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.formatting import exact, whole
+from hush_common.options import OUTPUT, Argument, Commands, Option
 from hush_common.output import noted_if_lost, print_done
 from hush_common.task import Task, is_task_id
 from hush_common.terminal import Sentence, note, show
-from hush_common.topics import is_sender
-
-Broker = Annotated[
-    str, typer.Option(envvar="HUSH_BROKER", help="mqtt[s]:// or ws[s]://, [user:password@]host[:port][/path]")
-]
-User = Annotated[str, typer.Option(help=USER_HELP)]
-PasswordFile = Annotated[Path | None, typer.Option(help=LOGIN_FILE_HELP)]
-Ca = Annotated[str, typer.Option(help="PEM file of the authority that signed the broker's certificate.")]
-Cert = Annotated[str, typer.Option(help="PEM file of the certificate that this device presents.")]
-Key = Annotated[str, typer.Option(help="PEM file of its private key.")]
-Device = Annotated[str, typer.Option(help="Name of the device; generated once and kept if not given.")]
-StateDirectory = Annotated[
-    Path | None, typer.Option(envvar="HUSH_STATE", help="Directory in which the device records what it has spent.")
-]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for the broker.")]
-Keep = Annotated[
-    float,
-    typer.Option(
-        min=0,
-        max=LONGEST_KEEP,
-        help="Seconds for which a report is kept after the broker's acknowledgement, in case the broker forgets it.",
-    ),
-]
-MaxEpsilon = Annotated[str, typer.Option(help="Largest epsilon of one task.")]
-Lifetime = Annotated[str, typer.Option(help="Largest total epsilon of all tasks with one purpose.")]
-Total = Annotated[str, typer.Option(help="Largest total epsilon over all purposes; no such limit if not given.")]
-Sticky = Annotated[
-    bool, typer.Option("--sticky", help="Answer sticky (memoized) tasks too: they reveal when a value changes.")
-]
-
-
-def read_policy(max_epsilon: str, lifetime: str, total: str, *, sticky: bool) -> Policy:
-    """Return the limits of a device that a command was given. Raises EpsilonError for a text that is none."""
-    return Policy(
-        parse_epsilon(max_epsilon, field="--max-epsilon"),
-        parse_epsilon(lifetime, field="--lifetime"),
-        parse_epsilon(total, field="--total") if total else None,
-        sticky,
-    )
-
-
-def check_device(device: str) -> None:
-    """Raise typer.BadParameter for a name that cannot be part of a topic."""
-    if device and not is_sender(device):
-        raise typer.BadParameter(f"{device!r} is not a device name; use letters, digits and . _ @ : -")
-
-
-def check_seconds(option: str, seconds: float) -> None:
-    """Raise typer.BadParameter for infinite seconds, and for NaN."""
-    if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{option} {seconds} is not a number of seconds; write for example 10")
 
 
 def check_exists(directory: Path) -> None:
@@ -106,25 +65,13 @@ async def verified(directory: Path, device: str) -> str:
         await state.close()
 
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 _LONGEST_LINE = 1 << 20
 _COERCED = {
     "moved": "a value outside the task's bounds or labels was moved inside; only this terminal shows it",
     "replaced": "there was no usable value; a random one took its place, and only this terminal shows it",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    broker: BrokerUrl
-    device: str
-    state: Path
-    timeout: float
-    spread: float
-    keep: float
-    policy: Policy
-    epsilon: Fraction | None
 
 
 def _read_line() -> str:
@@ -143,65 +90,56 @@ def _is_typed_by_a_person() -> bool:
     return _is_watched() and sys.stdin is not None and sys.stdin.isatty()
 
 
-@app.command(context_settings={"ignore_unknown_options": True})  # a negative VALUE looks like an option
-def report(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="Id of the task to answer.")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    task: Annotated[str, Argument(metavar="TASK", help="Id of the task to answer.")]
     value: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="VALUE",
             help="A number, yes/no, a label, or numbers separated by commas; - reads it from standard input: then no "
             "process list shows it and no shell splits it. It is perturbed here and never sent.",
         ),
-    ],
-    *,
-    broker: Broker = "mqtt://localhost",
-    user: User = "",
-    password_file: PasswordFile = None,
-    ca: Ca = "",
-    cert: Cert = "",
-    key: Key = "",
-    device: Device = "",
-    state: StateDirectory = None,
-    timeout: Timeout = 10.0,
-    spread: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=LONGEST_SPREAD,
-            help="Longest random delay before sending, in seconds, so that the time of sending reveals nothing.",
-        ),
-    ] = 1.0,
+    ]
+    where: BrokerOptions
+    timeout: Timeout = 10.0
     epsilon: Annotated[
-        str, typer.Option(help="One of the epsilons on offer; if not given, the largest that your limits allow.")
-    ] = "",
-    max_epsilon: MaxEpsilon = "4",
-    lifetime: Lifetime = "4",
-    total: Total = "",
-    sticky: Sticky = False,
-    keep: Keep = LONGEST_KEEP,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")] = False,
-) -> None:
+        str,
+        Option(
+            group=PRIVACY,
+            metavar="EPS",
+            help="One of the epsilons on offer; if not given, the largest that your limits allow.",
+        ),
+    ] = ""
+    limits: PolicyOptions
+    device: DeviceOptions
+    spread: Spread = 1.0
+    keep: Keep = LONGEST_KEEP
+    as_json: Annotated[bool, Option("--json", group=OUTPUT, help="Print the receipt as JSON.")] = False
+
+    def __post_init__(self) -> None:
+        check_seconds("--timeout", self.timeout)
+        check_seconds("--spread", self.spread)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # a negative VALUE looks like an option
+def report(options: ReportOptions) -> None:
     """Answer a task once. The ledger is charged first; the report is stored and sent until the broker has it.
 
     Whatever VALUE is, the device answers: silence would reveal it. A number outside the bounds counts as the nearer
     bound, invalid text as a random value. In a terminal invalid text is an error, because it may be a typing mistake.
     """
-    if not is_task_id(task):  # it is not repeated: it may be the value, or an address with its password
+    if not is_task_id(options.task):  # it is not repeated: it may be the value, or an address with its password
         raise typer.BadParameter("TASK is not a task id; use a-z, 0-9 and -, at most 64, and write VALUE after it")
-    check_device(device)
-    check_seconds("--timeout", timeout)
-    check_seconds("--spread", spread)
-    policy = read_policy(max_epsilon, lifetime, total, sticky=sticky)
-    chosen = parse_epsilon(epsilon, field="--epsilon") if epsilon else None
-    completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
-    order = _Order(completed, device, state_directory(state), timeout, spread, keep, policy, chosen)
-    text = _read_line() if value == "-" else value
-    known, receipt, trouble = asyncio.run(_report(order, task, text))
-    if as_json:
+    policy = options.limits.policy()
+    chosen = parse_epsilon(options.epsilon, field="--epsilon") if options.epsilon else None
+    broker = options.where.address()
+    text = _read_line() if options.value == "-" else options.value
+    known, receipt, trouble = asyncio.run(_report(options, broker, policy, chosen, text))
+    if options.as_json:
         print_done(json.dumps(_document(receipt)))
     else:
-        said = _sentence(known, receipt, order, trouble)
+        said = _sentence(known, receipt, options, trouble)
         with noted_if_lost(said):
             show([Sentence(said, indent=0, hanging=2)], sys.stderr if receipt.status == "refused" else sys.stdout)
     if receipt.value in _COERCED and _is_watched():
@@ -210,23 +148,25 @@ def report(
         raise typer.Exit(1)
 
 
-async def _report(order: _Order, task_id: str, text: str) -> tuple[Task, Receipt, str]:
+async def _report(
+    options: ReportOptions, broker: BrokerUrl, policy: Policy, epsilon: Fraction | None, text: str
+) -> tuple[Task, Receipt, str]:
     """Return the task, the receipt, and why there was no connection in the end."""
-    deadline = asyncio.get_running_loop().time() + order.timeout
-    device = await verified(order.state, order.device)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + options.timeout
+    state = state_directory(options.device.state)
+    device = await verified(state, options.device.device)
     async with Client(
-        order.broker, device=device, state=order.state, policy=order.policy, spread=order.spread, keep=order.keep
+        broker, device=device, state=state, policy=policy, spread=options.spread, keep=options.keep
     ) as client:
-        task = await client.task(task_id, timeout=order.timeout)
+        task = await client.task(options.task, timeout=options.timeout)
         value = task.domain.parse(text)
         if _is_typed_by_a_person() and task.domain.check(value) == "replaced":
             raise OptionError("VALUE", task.domain.typing_hint)  # a typing mistake; only this person learns of it
-        left = deadline - asyncio.get_running_loop().time()
-        receipt = await client.report(task_id, value, timeout=max(left, 0), epsilon=order.epsilon)
-        left = deadline - asyncio.get_running_loop().time()
-        await client.sync(timeout=max(left, 0))  # an aggregator may have recalled the reports of earlier calls
-        left = deadline - asyncio.get_running_loop().time()
-        await client.flush(timeout=max(left, 0))  # reports of earlier calls that were not sent
+        receipt = await client.report(task.id, value, timeout=max(deadline - loop.time(), 0), epsilon=epsilon)
+        # an aggregator may have recalled the reports of earlier calls
+        await client.sync(timeout=max(deadline - loop.time(), 0))
+        await client.flush(timeout=max(deadline - loop.time(), 0))  # reports of earlier calls that were not sent
         return task, receipt, client.trouble
 
 
@@ -239,7 +179,7 @@ def _document(receipt: Receipt) -> dict[str, object]:
     return {name: value for name, value in document.items() if value is not None}
 
 
-def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
+def _sentence(task: Task, receipt: Receipt, options: ReportOptions, trouble: str) -> str:
     cost, spent, cap = (decimal_text(amount) for amount in (receipt.epsilon, receipt.spent, receipt.cap))
     budget = f"spent for {task.purpose or 'no stated purpose'}: epsilon {spent} of {cap}"
     where = f"{task.id}, round {receipt.round}"
@@ -248,7 +188,7 @@ def _sentence(task: Task, receipt: Receipt, order: _Order, trouble: str) -> str:
         case "sent":
             head = f"sent, and the broker has it ({receipt.caveat})."
         case "queued":
-            head = f"stored but not yet sent: {_cause(receipt, order, trouble)}. {later}"
+            head = f"stored but not yet sent: {_cause(receipt, options, trouble)}. {later}"
         case "undelivered":
             head = f"stored but not delivered: {receipt.meaning}. {later}"
         case "already_answered":
@@ -267,53 +207,46 @@ def _earlier(receipt: Receipt, trouble: str) -> str:
     return "; that report still waits for the broker" + (f" ({trouble})" if trouble else "")
 
 
-def _cause(receipt: Receipt, order: _Order, trouble: str) -> str:
+def _cause(receipt: Receipt, options: ReportOptions, trouble: str) -> str:
     if receipt.offline:
         why = f"there is no connection ({trouble})" if trouble else "there was no connection"
         return f"{why}, and this device answered the task from its cache"
-    if order.spread > order.timeout:
-        return f"it was not due within {exact(order.timeout)} s, or the broker did not acknowledge it"
-    return f"the broker did not acknowledge it within {exact(order.timeout)} s"
+    if options.spread > options.timeout:
+        return f"it was not due within {exact(options.timeout)} s, or the broker did not acknowledge it"
+    return f"the broker did not acknowledge it within {exact(options.timeout)} s"
 
 
-sync_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+sync_app = Commands()
 
 
 @sync_app.command()
 def sync(
     *,
-    broker: Broker = "mqtt://localhost",
-    user: User = "",
-    password_file: PasswordFile = None,
-    ca: Ca = "",
-    cert: Cert = "",
-    key: Key = "",
-    device: Device = "",
-    state: StateDirectory = None,
+    where: BrokerOptions,
     timeout: Timeout = 10.0,
+    device: DeviceOptions,
     keep: Keep = LONGEST_KEEP,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Send what waits, and what an aggregator recalls because the broker may have lost it.
 
     A recall spreads the reports over time: a later run sends what is not due yet.
     """
-    check_device(device)
     check_seconds("--timeout", timeout)
-    completed = address(broker, {"user": user, "ca": ca, "cert": cert, "key": key}, password_file)
-    directory = state_directory(state)
+    broker = where.address()
+    directory = state_directory(device.state)
     check_exists(directory)
-    synced = asyncio.run(_sync(completed, directory, device, timeout=timeout, keep=keep))
+    synced = asyncio.run(_sync(broker, directory, device.device, timeout=timeout, keep=keep))
     if as_json:
         counts = {"resent": synced.resent, "planned": synced.planned, "waiting": synced.waiting}
         counts |= {"elsewhere": synced.elsewhere} if synced.elsewhere else {}
         print_done(json.dumps({"v": 1, "done": synced.done} | counts))
     else:
         print_done(_sync_sentence(synced))
-    name_state(state)
+    name_state(device.state)
     if not synced.done:
         why = f"the broker did not acknowledge everything within {exact(timeout)} s"
-        raise synced.trouble or BrokerError(str(completed), why)
+        raise synced.trouble or BrokerError(str(broker), why)
 
 
 async def _sync(broker: BrokerUrl, directory: Path, device: str, *, timeout: float, keep: float) -> SyncResult:  # noqa: ASYNC109 - its end is no error

@@ -3,34 +3,33 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_attacks.catalogue import ATTACKS, play
 from hush_attacks.demonstration import Demonstration
 from hush_common.errors import OptionError
+from hush_common.options import Argument, Commands, Option
 from hush_common.output import files_first, print_json
 from hush_common.suggestion import meant
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
-from hush_simulations.commands.options import ThemeOption, check_theme, parse_seed
+from hush_simulations.commands.options import JsonOption, ThemeOption, check_theme, parse_seed
 from hush_simulations.display.progress import show_waiting
 from hush_simulations.display.style import Picture, Theme, write_picture
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def attack(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ATTACK]", help="Name of an attack; without it hush lists them.")
+        str | None, Argument(values=ATTACKS, metavar="[ATTACK]", help="Name of an attack; without it hush lists them.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the picture, as PNG and SVG, into this directory.")
+        Path | None, Option(metavar="DIR", help="Write the picture, as PNG and SVG, into this directory.")
     ] = None,
     theme: ThemeOption = None,
     seed: Annotated[
-        int | None, typer.Option(parser=parse_seed, help="Seed of the naive side; real devices have none.")
+        int | None, Option(metavar="N", parser=parse_seed, help="Seed of the naive side; real devices have none.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Play an attack against a naive system and against hush. Print a table, draw a picture, explain the result."""
     check_theme(theme, out)

@@ -8,29 +8,30 @@ import typer
 
 from hush_common.child_python import python_command
 from hush_common.errors import MissingExtraError, OptionError
+from hush_common.options import Argument, Commands, Option
 from hush_common.suggestion import meant
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
 from hush_tour.contents import CHAPTERS, MARIMO, Chapter
 from hush_tour.exercises import EXERCISES
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
 def tour(
     name: Annotated[
-        str | None, typer.Argument(metavar="[CHAPTER]", help="Name of a chapter; without it hush lists them.")
+        str | None, Argument(metavar="[CHAPTER]", help="Name of a chapter; without it hush lists them.")
     ] = None,
     open_: Annotated[
         bool,
-        typer.Option("--open", help="Open it in a browser, with sliders; nothing is written."),
+        Option("--open", help="Open it in a browser, with sliders; nothing is written."),
     ] = False,
     edit: Annotated[
         bool,
-        typer.Option("--edit", help="Copy it to tour-CHAPTER/CHAPTER.py, and open that as a notebook to change."),
+        Option("--edit", help="Copy it to tour-CHAPTER/CHAPTER.py, and open that as a notebook to change."),
     ] = False,
     answer: Annotated[
-        float | None, typer.Option(metavar="NUMBER", help="Check an answer to the exercise of the chapter.")
+        float | None, Option(metavar="NUMBER", help="Check an answer to the exercise of the chapter.")
     ] = None,
 ) -> None:
     """List the chapters of the tour, print one, open it in a browser, or check an answer to its exercise."""

@@ -6,24 +6,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TaskID
 
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError
+from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_json
 from hush_common.terminal import show
 from hush_simulations.api.audit import Progress, audit
-from hush_simulations.commands.options import in_words_of_the_command, parse_confidence, parse_seed, value_option
+from hush_simulations.commands.options import (
+    MECHANISMS,
+    SIMULATED,
+    JsonOption,
+    in_words_of_the_command,
+    parse_confidence,
+    parse_seed,
+)
 from hush_simulations.display.plan_table import audit_blocks
 from hush_simulations.display.progress import bar_columns, progress_lines
 from hush_simulations.display.time_left import TimeLeft
 
 _ARGUMENTS = ("task", "epsilon", "inputs", "samples", "seed", "confidence")
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 class ViolationError(HushError):
@@ -33,30 +40,33 @@ class ViolationError(HushError):
 @app.command()
 def run(
     mechanism: Annotated[
-        str | None, typer.Argument(metavar="[MECHANISM|module:function]", help="All mechanisms of hush if left out.")
+        str | None,
+        Argument(values=MECHANISMS, metavar="[MECHANISM|module:function]", help="All mechanisms of hush if left out."),
     ] = None,
     *,
-    task: Annotated[Path | None, value_option("FILE", "The mechanism of a task file instead.")] = None,
+    task: Annotated[Path | None, Option(metavar="FILE", help="The mechanism of a task file instead.")] = None,
     epsilon: Annotated[
-        str | None, value_option("EPS", "Claimed epsilon of one report; 1 for hush's own mechanisms.")
+        str | None, Option(metavar="EPS", help="Claimed epsilon of one report; 1 for hush's own mechanisms.")
     ] = None,
     inputs: Annotated[
-        tuple[str, str] | None, value_option("A B", "Two values for your own function, as JSON or text.")
+        tuple[str, str] | None, Option(metavar="A B", help="Two values for your own function, as JSON or text.")
     ] = None,
     categories: Annotated[
-        int, typer.Option(metavar="K", min=2, max=1024, help="Number of categories, for subset_selection.")
+        int, Option(metavar="K", min=2, max=1024, help="Number of categories, for subset_selection.")
     ] = 8,
-    coordinates: Annotated[
-        int, typer.Option(metavar="D", min=1, max=1024, help="Number of coordinates, for vector.")
-    ] = 4,
+    coordinates: Annotated[int, Option(metavar="D", min=1, max=1024, help="Number of coordinates, for vector.")] = 4,
     samples: Annotated[
-        int | None, value_option("N", "Reports drawn for each of the two inputs; chosen by epsilon if not given.")
+        int | None,
+        Option(metavar="N", help="Reports drawn for each of the two inputs; chosen by epsilon if not given."),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(parser=parse_confidence, help="The false-alarm probability is at most 1 - X.")
+        float, Option(metavar="X", parser=parse_confidence, help="The false-alarm probability is at most 1 - X.")
     ] = 0.99,
-    seed: Annotated[int | None, typer.Option(parser=parse_seed, help="Repeatable draws of hush's mechanisms.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    seed: Annotated[
+        int | None,
+        Option(group=SIMULATED, metavar="N", parser=parse_seed, help="Repeatable draws of hush's mechanisms."),
+    ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Measure a lower bound of epsilon on real reports, and compare it with the claimed epsilon. Exit 1: violation."""
     given = None if inputs is None else (_value(inputs[0]), _value(inputs[1]))

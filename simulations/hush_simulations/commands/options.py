@@ -6,14 +6,14 @@ import re
 import signal
 from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, Field, fields
-from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 
 from hush_common.errors import OptionError
+from hush_common.mechanisms.registry import known
+from hush_common.options import OUTPUT, Option
 from hush_common.terminal import note
 from hush_simulations.display.style import Theme, parse_theme
 from hush_simulations.engines.experiment import (
@@ -31,35 +31,12 @@ from hush_simulations.engines.experiment import (
     check_engine,
 )
 
+OWN_DATA, SIMULATED = "Your own data", "How it is simulated"
+"""Groups of options."""
 
-def value_option(metavar: str, words: str, parser: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401 - as typer.Option
-    """Return the annotation of an option with a value."""
-    return typer.Option(metavar=metavar, help=words, parser=parser)
+MECHANISMS: tuple[str, ...] = ("auto", *(kind.name for kind in known()))
 
-
-def with_options_of(kind: type[Any], *, last: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take, in place of its first parameter, the fields of a dataclass; `last` in its help."""
-
-    def decorate(run: Callable[..., None]) -> Callable[..., None]:
-        own = list(signature(run).parameters.values())[1:]
-        listed = [_parameter(field) for field in fields(kind)]
-
-        def command(**given: Any) -> None:  # noqa: ANN401 - what typer parsed
-            run(kind(**{parameter.name: given.pop(parameter.name) for parameter in listed}), **given)
-
-        parameters = [*own, *listed] if last else [*listed, *own]
-        command.__name__, command.__doc__ = run.__name__, run.__doc__
-        command.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # read by typer
-        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return command
-
-    return decorate
-
-
-def _parameter(field: "Field[Any]") -> Parameter:
-    default = Parameter.empty if field.default is MISSING else field.default
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
-
+JsonOption = Annotated[bool, Option("--json", group=OUTPUT, help="Print one JSON object and nothing else.")]
 
 _ARGUMENT = re.compile(r"\b(engine|dask|broker|missing)=(?:\.\.\.|['\"]([^'\"]*)['\"])")
 
@@ -141,7 +118,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, T], stop: asyncio.Even
 
 ThemeOption = Annotated[
     Theme | None,
-    typer.Option("--theme", metavar="NAME", parser=parse_theme, help="Ground of pictures: light, dark or both."),
+    Option(group=OUTPUT, parser=parse_theme, values=get_args(Theme), help="Ground of pictures: light, dark or both."),
 ]
 
 
@@ -155,7 +132,13 @@ def _parse_plot(text: str) -> str:
 
 PlotOption = Annotated[
     str | None,
-    typer.Option("--plot", metavar="WHERE", parser=_parse_plot, help="terminal: charts in text below the table."),
+    Option(
+        group=OUTPUT,
+        metavar="WHERE",
+        parser=_parse_plot,
+        values=["terminal"],
+        help="terminal: charts in text below the table.",
+    ),
 ]
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from hush_common.domain import Domain
 from hush_common.errors import OptionError
+from hush_common.options import Option
 from hush_common.task import make_task
-from hush_simulations.commands.options import parse_bound, value_option
+from hush_simulations.commands.options import OWN_DATA, parse_bound
 from hush_simulations.scenarios.population import PARQUET, Observed, Population
 from hush_simulations.scenarios.scenario import FROM_PUBLIC_KNOWLEDGE, Scenario, scenario_of_data
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
@@ -17,36 +18,56 @@ from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario
 if TYPE_CHECKING:  # its expressions take a thirtieth of a second, which a scenario without a file does not need
     from hush_simulations.scenarios.csv_table import CsvRules
 
-Csv = Annotated[Path | None, value_option("FILE", "Your own data, CSV (also gzip) or Parquet; - for standard input.")]
-Column = Annotated[str | None, value_option("NAME", "Column of the file.")]
-Labels = Annotated[str | None, value_option("A,B,…", "Legal labels of a column of categories.")]
-Yes = Annotated[str | None, value_option("VALUE", "For a yes/no question: the text of a cell that means yes.")]
-Missing = Annotated[str | None, value_option("HOW", "Rows without a value: drop them, or replace as devices do.")]
-Delimiter = Annotated[str | None, value_option("SIGN", "Of the file: comma, semicolon, tab, pipe or another.")]
-Encoding = Annotated[str | None, value_option("NAME", "Of the file, as cp1252 or utf-16.")]
-Header = Annotated[str | None, value_option("yes|no", "Whether the first line names columns.")]
-Na = Annotated[str | None, value_option("A,B,…", "Texts that mark a missing value, besides NA, N/A, NaN, null and -.")]
-FoldCase = Annotated[
-    str | None, value_option("yes|no", "Whether capitals do not matter, in labels and in what means yes.")
-]
-Decimal = Annotated[str | None, value_option("SIGN", "Before decimals in the file: . or ,")]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvFields:
     """The options about a CSV file, as given; None if left out."""
 
-    csv: Csv = None
-    column: Column = None
-    labels: Labels = None
-    yes: Yes = None
-    missing: Missing = None
-    delimiter: Delimiter = None
-    encoding: Encoding = None
-    header: Header = None
-    decimal: Decimal = None
-    na: Na = None
-    fold_case: FoldCase = None
+    csv: Annotated[
+        Path | None,
+        Option(group=OWN_DATA, metavar="FILE", help="Your own data, CSV (also gzip) or Parquet; - for standard input."),
+    ] = None
+    column: Annotated[str | None, Option(group=OWN_DATA, metavar="NAME", help="Column of the file.")] = None
+    labels: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="A,B,…", help="Legal labels of a column of categories.")
+    ] = None
+    yes: Annotated[
+        str | None,
+        Option(group=OWN_DATA, metavar="VALUE", help="For a yes/no question: the text of a cell that means yes."),
+    ] = None
+    missing: Annotated[
+        str | None,
+        Option(
+            group=OWN_DATA,
+            values=["drop", "replace"],
+            metavar="HOW",
+            help="Rows without a value: drop them, or replace as devices do.",
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="SIGN", help="Of the file: comma, semicolon, tab, pipe or another.")
+    ] = None
+    encoding: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="NAME", help="Of the file, as cp1252 or utf-16.")
+    ] = None
+    header: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="yes|no", help="Whether the first line names columns.")
+    ] = None
+    decimal: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="SIGN", help="Before decimals in the file: . or ,")
+    ] = None
+    na: Annotated[
+        str | None,
+        Option(
+            group=OWN_DATA, metavar="A,B,…", help="Texts that mark a missing value, besides NA, N/A, NaN, null and -."
+        ),
+    ] = None
+    fold_case: Annotated[
+        str | None,
+        Option(
+            group=OWN_DATA, metavar="yes|no", help="Whether capitals do not matter, in labels and in what means yes."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,23 +5,22 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_aggregator.publish.charts import shows_signs
 from hush_common.domain import KINDS, Domain
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import OptionError
+from hush_common.options import OUTPUT, Argument, Commands, Option
 from hush_common.output import files_first, print_json
 from hush_common.suggestion import meant
 from hush_common.terminal import note, show
 from hush_simulations.commands.options import (
+    OWN_DATA,
+    JsonOption,
     PlotOption,
     ThemeOption,
     check_theme,
     parse_bound,
     parse_confidence,
-    value_option,
-    with_options_of,
 )
 from hush_simulations.commands.own_data import CsvOptions, OwnData, scenario_of_file, sentinels
 from hush_simulations.display.charts import charts_of_plan
@@ -37,68 +36,59 @@ from hush_simulations.scenarios.population import Observed
 _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-feasible_app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-_Domain = Annotated[str | None, value_option("KIND", "Kind of value: number (if not given), bit, category or vector.")]
-_Lower = Annotated[str | None, value_option("X", "Smallest legal value of a number.")]
-_Upper = Annotated[str | None, value_option("X", "Largest legal value of a number.")]
-_Unit = Annotated[str, value_option("TEXT", "Unit of the numbers, for example cm.")]
-_Categories = Annotated[int | None, value_option("K", "Number of categories, 2 to 1024.")]
-_Coordinates = Annotated[int | None, value_option("D", "Number of coordinates, 1 to 1024.")]
+app = Commands()
+feasible_app = Commands()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
     """The options about the value."""
 
-    given: str | None
-    lower: str | None
-    upper: str | None
-    unit: str
-    categories: int | None
-    coordinates: int | None
+    domain: Annotated[
+        str | None,
+        Option(values=KINDS, metavar="KIND", help="Kind of value: number (if not given), bit, category or vector."),
+    ] = None
+    lower: Annotated[str | None, Option(group=OWN_DATA, metavar="X", help="Smallest legal value of a number.")] = None
+    upper: Annotated[str | None, Option(group=OWN_DATA, metavar="X", help="Largest legal value of a number.")] = None
+    unit: Annotated[str, Option(group=OWN_DATA, metavar="TEXT", help="Unit of the numbers, for example cm.")] = ""
+    categories: Annotated[int | None, Option(metavar="K", help="Number of categories, 2 to 1024.")] = None
+    coordinates: Annotated[int | None, Option(metavar="D", help="Number of coordinates, 1 to 1024.")] = None
 
     @property
     def name(self) -> str:
-        return next(iter(KINDS)) if self.given is None else self.given
+        return next(iter(KINDS)) if self.domain is None else self.domain
 
 
 @app.command()
-@with_options_of(CsvOptions, last=True)
 def run(
-    own: CsvOptions,
     *,
-    people: Annotated[str | None, value_option("N", "How many people answer.")] = None,
-    epsilon: Annotated[str | None, value_option("EPS", "Epsilon of one report.")] = None,
+    people: Annotated[str | None, Option(metavar="N", help="How many people answer.")] = None,
+    epsilon: Annotated[str | None, Option(metavar="EPS", help="Epsilon of one report.")] = None,
     error: Annotated[
-        str | None, value_option("E|P%", "Half-width of the confidence interval: in the unit, or as 5% of the range.")
+        str | None,
+        Option(metavar="E|P%", help="Half-width of the confidence interval: in the unit, or as 5% of the range."),
     ] = None,
-    confidence: Annotated[str | None, value_option("P", "Confidence level of the interval; 0.95 if not given.")] = None,
-    rms: Annotated[
-        bool, typer.Option("--rms", help="The error is a root mean square error, not a half-width.")
-    ] = False,
-    domain: _Domain = None,
-    lower: _Lower = None,
-    upper: _Upper = None,
-    unit: _Unit = "",
-    categories: _Categories = None,
-    coordinates: _Coordinates = None,
+    confidence: Annotated[
+        str | None, Option(metavar="P", help="Confidence level of the interval; 0.95 if not given.")
+    ] = None,
+    rms: Annotated[bool, Option("--rms", help="The error is a root mean square error, not a half-width.")] = False,
+    kind: _Kind,
+    own: CsvOptions,
     plot: PlotOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """How many people, which epsilon, what error? Give two of them; the third follows, for every mechanism."""
     if sum(given is not None for given in (people, epsilon, error)) != 2:  # noqa: PLR2004 - of the three
         raise _not_two(people=people, epsilon=epsilon, error=error)
     if rms and confidence is not None:
         raise OptionError("--rms", f"a root mean square has no confidence; leave out --confidence {confidence}")
-    asked, data, _ = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
+    asked, data, _ = _asked(kind, own)
     found = solve(
         PlanQuestion(
             domain=asked,
             people=None if people is None else parse_people(people, "--people"),
             epsilon=None if epsilon is None else parse_epsilon(epsilon, field="--epsilon"),
-            error=None if error is None else parse_error(error, asked, "--error", bounded=lower is not None),
+            error=None if error is None else parse_error(error, asked, "--error", bounded=kind.lower is not None),
             confidence=None if rms else parse_confidence(confidence or str(_CONFIDENCE)),
             data=data,
         )
@@ -107,30 +97,29 @@ def run(
 
 
 @feasible_app.command()
-@with_options_of(CsvOptions, last=True)
 def feasible(
-    own: CsvOptions,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Your own data: every row is a person.")] = None,
+    file: Annotated[Path | None, Argument(metavar="[FILE]", help="Your own data: every row is a person.")] = None,
     *,
     people: Annotated[
-        str | None, value_option("N", "How many people answer; as many as the file has rows if not given.")
+        str | None, Option(metavar="N", help="How many people answer; as many as the file has rows if not given.")
     ] = None,
     epsilon: Annotated[
-        str | None, value_option("EPS,…", "Epsilons of one report to compare; 0.25,0.5,1,2,4 if not given.")
+        str | None, Option(metavar="EPS,…", help="Epsilons of one report to compare; 0.25,0.5,1,2,4 if not given.")
     ] = None,
     error: Annotated[
-        str | None, value_option("E|P%", "The half-width you want: in the unit, or 1% of the range if not given.")
+        str | None,
+        Option(metavar="E|P%", help="The half-width you want: in the unit, or 1% of the range if not given."),
     ] = None,
-    confidence: Annotated[float, value_option("P", "Confidence level of the intervals.", parse_confidence)] = 0.95,
-    domain: _Domain = None,
-    lower: _Lower = None,
-    upper: _Upper = None,
-    unit: _Unit = "",
-    categories: _Categories = None,
-    coordinates: _Coordinates = None,
-    out: Annotated[Path | None, value_option("DIR", "Directory to write feasible.json and the picture to.")] = None,
+    confidence: Annotated[
+        float, Option(metavar="P", help="Confidence level of the intervals.", parser=parse_confidence)
+    ] = 0.95,
+    kind: _Kind,
+    own: CsvOptions,
+    out: Annotated[
+        Path | None, Option(group=OUTPUT, metavar="DIR", help="Directory to write feasible.json and the picture to.")
+    ] = None,
     theme: ThemeOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Can this be learned from these people, how precisely, at which epsilon? No simulation: the exact law."""
     check_theme(theme, out)
@@ -138,7 +127,7 @@ def feasible(
         raise OptionError("--csv", f"names a second file besides {file}; leave one of them out")
     own = own if file is None else replace(own, csv=file)
     directory = None if out is None else prepare(out)
-    asked, data, rows = _asked(_Kind(domain, lower, upper, unit, categories, coordinates), own)
+    asked, data, rows = _asked(kind, own)
     count = rows if people is None else parse_people(people, "--people")
     if count is None and error is None:
         raise OptionError("--people", "is missing; name a FILE, or say how many people answer, as in --people 5000")
@@ -148,7 +137,7 @@ def feasible(
         epsilons=EPSILONS
         if epsilon is None
         else [parse_epsilon(one.strip(), field="--epsilon") for one in epsilon.split(",")],
-        goal=GOAL if error is None else parse_error(error, asked, "--error", bounded=lower is not None),
+        goal=GOAL if error is None else parse_error(error, asked, "--error", bounded=kind.lower is not None),
         confidence=confidence,
         data=data,
     )
@@ -187,7 +176,7 @@ def _asked(kind: _Kind, own: CsvOptions) -> tuple[Domain, OwnValues | None, int 
         own.check_unused()
         return _domain(kind), None, None
     for option, value in (
-        ("--domain", kind.given),
+        ("--domain", kind.domain),
         ("--categories", kind.categories),
         ("--coordinates", kind.coordinates),
     ):

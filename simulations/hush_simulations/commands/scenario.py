@@ -3,20 +3,17 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
+from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_data, print_done
 from hush_common.terminal import Column, Row, Sentence, Table
 from hush_common.terminal import show as show_blocks
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario, text_of
 
-app: typer.Typer = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = Commands(no_args_is_help=True)
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help=f"{', '.join(SCENARIOS)}.")]
+_Name = Annotated[str, Argument(values=SCENARIOS, metavar="NAME", help=f"{', '.join(SCENARIOS)}.")]
 
 
 @app.callback()
@@ -41,7 +38,7 @@ def show(name: _Name) -> None:
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario in TOML.")]) -> None:
+def check(file: Annotated[Path, Argument(metavar="FILE", help="A scenario in TOML.")]) -> None:
     """Check a scenario file, and say what it asks of whom."""
     found = read_scenario(file)
     task = found.task()
@@ -50,8 +47,8 @@ def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario 
 
 @app.command()
 def new(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to make.")],
-    like: Annotated[str, typer.Option(metavar="NAME", help="Which scenario to begin with.")] = "heights",
+    file: Annotated[Path, Argument(metavar="FILE", help="The file to make.")],
+    like: Annotated[str, Option(metavar="NAME", help="Which scenario to begin with.")] = "heights",
 ) -> None:
     """Copy a scenario that comes with hush, to change it."""
     _check_shipped(like)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO, get_args
 
 import numpy as np
 import typer
@@ -21,12 +21,17 @@ from hush_common.domain import NumberDomain
 from hush_common.epsilon import decimal_text, parse_epsilon
 from hush_common.errors import BrokerError, OptionError
 from hush_common.mechanisms.registry import known
+from hush_common.options import OUTPUT, Argument, Commands, Option
 from hush_common.output import files_first, print_json
 from hush_common.terminal import Renderable, note, show
 from hush_simulations.api.simulate import LostReportsWarning, SimulationOptions, SimulationWarning, simulate_async
 from hush_simulations.brokers.choice import is_external, parse_broker
 from hush_simulations.commands.options import (
     INTERRUPTED,
+    MECHANISMS,
+    OWN_DATA,
+    SIMULATED,
+    JsonOption,
     PlotOption,
     ThemeOption,
     check_theme,
@@ -42,9 +47,7 @@ from hush_simulations.commands.options import (
     parse_workers,
     run_to_end,
     stopped_in_words,
-    value_option,
     with_options,
-    with_options_of,
 )
 from hush_simulations.commands.own_data import CsvFields, OwnData, scenario_of_file
 from hush_simulations.display.files import prepare, to_json, write_files
@@ -115,41 +118,81 @@ class Request(CsvFields):
 
     scenario: Annotated[
         str | None,
-        typer.Argument(metavar="[SCENARIO|FILE.toml]", help=f"{', '.join(SCENARIOS)}; or a file. heights if left out."),
+        Argument(
+            values=SCENARIOS,
+            metavar="[SCENARIO|FILE.toml]",
+            help=f"{', '.join(SCENARIOS)}; or a file. heights if left out.",
+        ),
     ] = None
-    clients: Annotated[int | None, value_option("N", "Devices that report.", parse_count)] = None
-    epsilon: Annotated[str | None, value_option("X", "Epsilon over all rounds, as a decimal number.")] = None
-    mechanism: Annotated[str | None, value_option("NAME", f"{_OF_NUMBERS} or auto for numbers.")] = None
+    clients: Annotated[int | None, Option(metavar="N", help="Devices that report.", parser=parse_count)] = None
+    epsilon: Annotated[str | None, Option(metavar="X", help="Epsilon over all rounds, as a decimal number.")] = None
+    mechanism: Annotated[
+        str | None, Option(values=MECHANISMS, metavar="NAME", help=f"{_OF_NUMBERS} or auto for numbers.")
+    ] = None
     rounds: Annotated[
-        int | None, value_option("N", "Number of rounds: how often every device is asked.", parse_rounds)
+        int | None, Option(metavar="N", help="Number of rounds: how often every device is asked.", parser=parse_rounds)
     ] = None
-    seed: Annotated[int | None, value_option("N", "Seed of the population; the noise stays random.", parse_seed)] = None
+    seed: Annotated[
+        int | None,
+        Option(group=SIMULATED, metavar="N", help="Seed of the population; the noise stays random.", parser=parse_seed),
+    ] = None
     connections: Annotated[
-        int | None, value_option("N", "Gateways that share the devices; 20 if not given.", parse_connections)
+        int | None,
+        Option(
+            group=SIMULATED,
+            metavar="N",
+            help="Gateways that share the devices; 20 if not given.",
+            parser=parse_connections,
+        ),
     ] = None
-    confidence: Annotated[float, value_option("X", "Confidence level of the intervals.", parse_confidence)] = 0.95
-    broker: Annotated[str | None, value_option("BROKER", "embedded, mosquitto or mqtt://host:port.", parse_broker)] = (
-        None
-    )
+    confidence: Annotated[
+        float, Option(metavar="X", help="Confidence level of the intervals.", parser=parse_confidence)
+    ] = 0.95
+    broker: Annotated[
+        str | None,
+        Option(group=SIMULATED, metavar="BROKER", help="embedded, mosquitto or mqtt://host:port.", parser=parse_broker),
+    ] = None
     engine: Annotated[
         Engine | None,
-        value_option("NAME", "mqtt (real sockets), memory, or bulk, as for over 20 000 devices.", parse_engine),
+        Option(
+            group=SIMULATED,
+            values=get_args(Engine),
+            metavar="NAME",
+            help="mqtt (real sockets), memory, or bulk, as for over 20 000 devices.",
+            parser=parse_engine,
+        ),
     ] = None
     draw: Annotated[
-        Drawing | None, value_option("WHAT", "In bulk: tally (at once) or devices (one by one).", parse_drawing)
+        Drawing | None,
+        Option(
+            group=SIMULATED,
+            values=["tally", "devices"],
+            metavar="WHAT",
+            help="In bulk: tally (at once) or devices (one by one).",
+            parser=parse_drawing,
+        ),
     ] = None
-    workers: Annotated[int | None, value_option("N", "In bulk: how many draw devices at a time.", parse_workers)] = None
-    dask: Annotated[str | None, value_option("ADDRESS", "In bulk: a Dask cluster draws devices, tcp://host:8786.")] = (
-        None
-    )
-    lower: Annotated[str | None, value_option("X", "Smallest legal value, from public knowledge.")] = None
-    upper: Annotated[str | None, value_option("X", "Largest legal value, from public knowledge.")] = None
-    unit: Annotated[str | None, value_option("TEXT", "Unit of your own data.")] = None
+    workers: Annotated[
+        int | None,
+        Option(group=SIMULATED, metavar="N", help="In bulk: how many draw devices at a time.", parser=parse_workers),
+    ] = None
+    dask: Annotated[
+        str | None,
+        Option(group=SIMULATED, metavar="ADDRESS", help="In bulk: a Dask cluster draws devices, tcp://host:8786."),
+    ] = None
+    lower: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="X", help="Smallest legal value, from public knowledge.")
+    ] = None
+    upper: Annotated[
+        str | None, Option(group=OWN_DATA, metavar="X", help="Largest legal value, from public knowledge.")
+    ] = None
+    unit: Annotated[str | None, Option(group=OWN_DATA, metavar="TEXT", help="Unit of your own data.")] = None
     shares: Annotated[
-        str | None, value_option("S,S,…", "Shares of devices that take each epsilon on offer; equal if left out.")
+        str | None,
+        Option(metavar="S,S,…", help="Shares of devices that take each epsilon on offer; equal if left out."),
     ] = None
     deterministic_noise: Annotated[
-        bool, typer.Option("--deterministic-noise", help="Noise from the seed: repeatable and NOT private.")
+        bool, Option("--deterministic-noise", group=SIMULATED, help="Noise from the seed: repeatable and NOT private.")
     ] = False
 
 
@@ -321,24 +364,27 @@ def _digest(file: Path | None) -> str | None:
 
 _MOST_NAMED = 5
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 @app.command()
-@with_options_of(Request)
 def run(
     request: Request,
     *,
     out: Annotated[
-        Path | None, value_option("DIR", "Directory to write result.json, reports.csv and the picture to.")
+        Path | None,
+        Option(group=OUTPUT, metavar="DIR", help="Directory to write result.json, reports.csv and the picture to."),
     ] = None,
     theme: ThemeOption = None,
     plot: PlotOption = None,
     rerun: Annotated[
-        Path | None, value_option("DIR", "Repeat the run that --out DIR kept, and name what differs.")
+        Path | None,
+        Option(group=SIMULATED, metavar="DIR", help="Repeat the run that --out DIR kept, and name what differs."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    in_full: Annotated[bool, typer.Option("--all", help="Print every figure of --json below the table.")] = False,
+    as_json: JsonOption = False,
+    in_full: Annotated[
+        bool, Option("--all", group=OUTPUT, help="Print every figure of --json below the table.")
+    ] = False,
 ) -> None:
     """Simulate devices that answer a question under local differential privacy, and compare with the truth."""
     with stopped_in_words():

@@ -11,18 +11,20 @@ import typer
 from hush_aggregator.publish.charts import shows_signs
 from hush_common.errors import OptionError, printable
 from hush_common.formatting import whole
+from hush_common.options import OUTPUT, Argument, Commands, Option
 from hush_common.output import files_first, print_json
 from hush_common.terminal import Sentence, note, show
 from hush_simulations.api import sweep as api
 from hush_simulations.commands.options import (
     INTERRUPTED,
+    SIMULATED,
+    JsonOption,
     PlotOption,
     ThemeOption,
     in_words_of_the_command,
     parse_seed,
     parse_trials,
     parse_workers,
-    value_option,
 )
 from hush_simulations.display.charts import charts_of_sweep
 from hush_simulations.display.progress import show_sweep_progress
@@ -37,7 +39,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 _CSV, _PARQUET = "sweep.csv", "sweep.parquet"
 
-app: typer.Typer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = Commands()
 
 
 class _TerminatedError(BaseException):
@@ -47,23 +49,38 @@ class _TerminatedError(BaseException):
 @app.command()
 def run(
     sweep: Annotated[
-        str, typer.Argument(metavar="SWEEP|FILE.toml", help=f"{', '.join(SWEEPS)}; or a file with a grid.")
+        str, Argument(values=SWEEPS, metavar="SWEEP|FILE.toml", help=f"{', '.join(SWEEPS)}; or a file with a grid.")
     ],
     *,
-    out: Annotated[
-        Path | None, value_option("DIR", "Directory that keeps the cells; the same command goes on there. Needed.")
+    trials: Annotated[
+        int | None, Option(metavar="N", help="Trials of each cell; 200 if left out.", parser=parse_trials)
     ] = None,
-    trials: Annotated[int | None, value_option("N", "Trials of each cell; 200 if left out.", parse_trials)] = None,
-    seed: Annotated[int | None, value_option("N", "Seed of people and noise.", parse_seed)] = None,
-    workers: Annotated[int | None, value_option("N", "Processes that make cells at a time.", parse_workers)] = None,
+    seed: Annotated[
+        int | None, Option(group=SIMULATED, metavar="N", help="Seed of people and noise.", parser=parse_seed)
+    ] = None,
+    workers: Annotated[
+        int | None,
+        Option(group=SIMULATED, metavar="N", help="Processes that make cells at a time.", parser=parse_workers),
+    ] = None,
     dask: Annotated[
-        str | None, value_option("ADDRESS", "Scheduler of a Dask cluster that makes them, tcp://host:8786.")
+        str | None,
+        Option(
+            group=SIMULATED, metavar="ADDRESS", help="Scheduler of a Dask cluster that makes them, tcp://host:8786."
+        ),
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Show which cells are made, and stop.")] = False,
+    out: Annotated[
+        Path | None,
+        Option(
+            group=OUTPUT, metavar="DIR", help="Directory that keeps the cells; the same command goes on there. Needed."
+        ),
+    ] = None,
+    status: Annotated[bool, Option("--status", help="Show which cells are made, and stop.")] = False,
     theme: ThemeOption = None,
     plot: PlotOption = None,
-    parquet: Annotated[bool, typer.Option("--parquet", help="Write sweep.parquet as well as sweep.csv.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    parquet: Annotated[
+        bool, Option("--parquet", group=OUTPUT, help="Write sweep.parquet as well as sweep.csv.")
+    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Simulate a scenario at every point of a grid, many times, and measure what its estimates are worth there."""
     grid = find_sweep(sweep)  # a wrong name is the first thing to tell

@@ -19,7 +19,7 @@ from made_results import result_of, single
 
 from hush import Task
 from hush_aggregator import Estimate, PartEstimate
-from hush_aggregator.commands.serve import Settings
+from hush_aggregator.commands.serve import ServeOptions
 from hush_aggregator.estimate.result import encode
 from hush_aggregator.publish.home_assistant import MOST_PARTS, Announcing, announcement
 from hush_aggregator.store import SqliteEditor, TaskState
@@ -262,7 +262,7 @@ def test_a_broker_that_forgot_it_has_it_again_after_the_next_connection(tmp_path
 @pytest.mark.parametrize("prefix", ["", "a/b", "+", "#", "a b", "ä", "x" * 65])
 def test_a_prefix_that_is_not_a_level_of_a_topic_is_refused(prefix: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="home_assistant"):
-        Settings.read({"broker": "mqtt://x", "store": tmp_path / "s", "home_assistant": prefix})
+        ServeOptions(broker="mqtt://x", store=str(tmp_path / "s"), home_assistant=True, home_assistant_prefix=prefix)
 
 
 # On a real mosquitto with the rules that `hush broker` writes

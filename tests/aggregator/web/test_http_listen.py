@@ -11,7 +11,8 @@ import pytest
 from commands import run
 from http_world import TOKEN, Token
 
-from hush_aggregator.web.listen import Address, HttpListener, HttpOptions
+from hush_aggregator.web.listen import Address, HttpListener
+from hush_aggregator.web.options import HttpOptions
 from hush_aggregator.web.service import find_administrators, find_token
 from hush_common.errors import OptionError
 
@@ -40,7 +41,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     found: list[HttpListener] = []
 
     def open_(at: str = "127.0.0.1:0", **options: Any) -> HttpListener:  # noqa: ANN401 - of HttpOptions
-        found.append(HttpListener.open(HttpOptions("--bind", at, "--", **options), STORE))
+        found.append(HttpListener.open(at, HttpOptions(**options), STORE))
         return found[-1]
 
     yield open_
@@ -93,10 +94,10 @@ def test_writing_needs_a_token(opened: Open, file: Path) -> None:
 
 @pytest.mark.medium
 def test_further_host_names_are_names_alone(opened: Open) -> None:
-    assert {"hush.example", "hush_1"} <= opened(hosts=("Hush.Example", "hush_1")).service.hosts
+    assert {"hush.example", "hush_1"} <= opened(host=("Hush.Example", "hush_1")).service.hosts
     for name in ("http://hush.example", "hush.example:80", "*", "", "a/b", "a b"):
         with pytest.raises(OptionError, match=r"--host"):
-            opened(hosts=(name,))
+            opened(host=(name,))
 
 
 @pytest.mark.medium

@@ -16,8 +16,6 @@ from hush_common.errors import BrokerError, LoginRefusedError, OptionError
 from hush_common.topics import estimate_topic, task_topic
 from hush_common.untrusted import ESTIMATE, read_json
 
-TOKEN_VARIABLE = "HUSH_HTTP_TOKEN"  # noqa: S105 - the name of a variable
-
 _PATIENCE_S = 60.0
 _LONGEST = 16 * 1024 * 1024
 _EVENTS = "/v1/events"
