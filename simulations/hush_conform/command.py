@@ -1,19 +1,22 @@
 """`hush conform`: whether a program behaves as a device of hush must."""
 
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from hush_common.errors import HushError, OptionError
+from hush_common.formatting import whole
 from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_json
-from hush_common.terminal import show
+from hush_common.terminal import note, show
 from hush_conform.conform import Order, check_names, conform
 from hush_conform.device import Setup
 from hush_conform.program import adopted_orphans
 from hush_conform.table import conformance_blocks
 from hush_simulations.commands.options import JsonOption, run_to_end
-from hush_simulations.display.progress import show_checks
 
 app = Commands()
 
@@ -79,7 +82,7 @@ def run(
     with (
         tempfile.TemporaryDirectory(prefix="hush-conform-") as directory,
         adopted_orphans(),
-        show_checks() as tell,
+        _show_checks() as tell,
     ):
         setup = Setup(tuple(command), Path(directory), timeout, jobs, websockets=websockets, batch=batch, stops=first)
         done = run_to_end(conform(setup, order, tell))
@@ -90,3 +93,26 @@ def run(
     if not done.passed:
         count = len(done.faults)
         raise NonconformingError(f"NOT CONFORMING: {count} {'fault' if count == 1 else 'faults'}")
+
+
+@contextmanager
+def _show_checks() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function to call with the name of a check that starts, its number from 0, and how many there are."""
+    from rich.console import Console  # noqa: PLC0415 - rich is for terminals alone
+    from rich.text import Text  # noqa: PLC0415
+
+    console, began = Console(stderr=True, highlight=False), time.monotonic()
+
+    def words(name: str, number: int, count: int) -> str:
+        return f"{number + 1} of {count} checks: {name}, {whole(time.monotonic() - began)} s"
+
+    def one_line(words: str) -> Text:
+        text = Text(words)
+        text.truncate(console.width - len("⠋ "), overflow="ellipsis")
+        return text
+
+    if not console.is_terminal:
+        yield lambda *at: note(words(*at))
+        return
+    with console.status("starting") as status:
+        yield lambda *at: status.update(one_line(words(*at)))

@@ -1,21 +1,15 @@
 """`hush audit`: how much a mechanism gives away, measured on samples of the code that runs on a device."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
-
-from rich.console import Console
-from rich.progress import Progress as Bars
-from rich.progress import TaskID
 
 from hush_common.epsilon import parse_epsilon
 from hush_common.errors import HushError
 from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_json
 from hush_common.terminal import show
-from hush_simulations.api.audit import Progress, audit
+from hush_simulations.api.audit import audit
 from hush_simulations.commands.options import (
     MECHANISMS,
     SIMULATED,
@@ -25,8 +19,7 @@ from hush_simulations.commands.options import (
     parse_seed,
 )
 from hush_simulations.display.plan_table import audit_blocks
-from hush_simulations.display.progress import bar_columns, progress_lines
-from hush_simulations.display.time_left import TimeLeft
+from hush_simulations.display.progress import show_progress
 
 _ARGUMENTS = ("task", "epsilon", "inputs", "samples", "seed", "confidence")
 
@@ -70,7 +63,7 @@ def run(
 ) -> None:
     """Measure a lower bound of epsilon on real reports, and compare it with the claimed epsilon. Exit 1: violation."""
     given = None if inputs is None else (_value(inputs[0]), _value(inputs[1]))
-    with in_words_of_the_command(_ARGUMENTS), _progress() as progress:
+    with in_words_of_the_command(_ARGUMENTS), show_progress() as (tick, _):
         done = audit(
             mechanism,
             task=task,
@@ -81,7 +74,7 @@ def run(
             samples=samples,
             confidence=confidence,
             seed=seed,
-            progress=progress,
+            progress=lambda name, done, total: tick(f"reports of {name} drawn", done, total),
         )
     if as_json:
         print_json(done.to_document())
@@ -99,28 +92,3 @@ def _value(text: str) -> object:
     except ValueError:
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """Show the reports drawn: a bar for each mechanism on a terminal, or a line every few seconds."""
-    lines: dict[str, Callable[[int], None]] = {}
-    bars: dict[str, TaskID] = {}
-    paces: dict[str, TimeLeft] = {}
-    console = Console(stderr=True)
-    columns = bar_columns(console, "{task.description}", "{task.percentage:.0f} %", "{task.fields[left]}")
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-
-        def tick(name: str, done: int, total: int) -> None:
-            if console.is_terminal:
-                bar = bars.get(name)
-                if bar is None:
-                    bar, paces[name] = shown.add_task(name, total=total, left=""), TimeLeft()
-                    bars[name] = bar
-                paces[name].add(done)
-                shown.update(bar, completed=done, visible=done < total, left=paces[name].left(total - done))
-            else:
-                line = lines.get(name) or lines.setdefault(name, progress_lines(f"reports of {name} drawn", total))
-                line(done)
-
-        yield tick

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TextIO, get_args
@@ -51,7 +52,7 @@ from hush_simulations.commands.options import (
 )
 from hush_simulations.commands.own_data import CsvFields, OwnData, scenario_of_file
 from hush_simulations.display.files import prepare, to_json, write_files
-from hush_simulations.display.progress import show_progress
+from hush_simulations.display.progress import Tick, show_progress
 from hush_simulations.display.style import Theme
 from hush_simulations.display.table import every_figure, run_blocks
 from hush_simulations.engines.experiment import SYSTEM, Drawing, Engine, Experiment, StoppedError
@@ -437,13 +438,18 @@ def _compare(record: Record, done: Run) -> None:
     raise typer.Exit(1)
 
 
+def _counted(tick: Tick, total: int, counted: int, _: int) -> None:
+    tick("reports counted", counted, total)
+
+
 def _simulate(options: dict[str, Any]) -> Run:
     scenario: Scenario = options["scenario"]
     total, stop = (options["clients"] or scenario.clients) * (options["rounds"] or scenario.rounds), asyncio.Event()
-    with show_progress(total) as (progress, look), in_words_of_the_command(_ARGUMENTS), _warnings_said():
-        count = None if progress is None else lambda counted, _: progress(counted)
+    with show_progress() as (tick, look), in_words_of_the_command(_ARGUMENTS), _warnings_said():
+        tick("reports counted", 0, total)
         try:
-            return run_to_end(simulate_async(**options, progress=count, look=look, stop=stop), stop)
+            counted = partial(_counted, tick, total)
+            return run_to_end(simulate_async(**options, progress=counted, look=look, stop=stop), stop)
         except StoppedError:
             note("stopped")
             raise typer.Exit(INTERRUPTED) from None

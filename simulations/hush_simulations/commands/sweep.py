@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -27,7 +28,7 @@ from hush_simulations.commands.options import (
     parse_workers,
 )
 from hush_simulations.display.charts import charts_of_sweep
-from hush_simulations.display.progress import show_sweep_progress
+from hush_simulations.display.progress import show_progress
 from hush_simulations.display.style import Theme, write_picture
 from hush_simulations.display.sweep import pictures_of_sweep, sweep_blocks
 from hush_simulations.sweeps.directory import SweepDirectory, check_parquet, write_csv, write_parquet
@@ -96,8 +97,8 @@ def run(
     if parquet:
         check_parquet()
     note(_size(asked))
-    with _stopped_by_signals(directory, asked), show_sweep_progress() as tick:
-        done = api.sweep(**given, seed=asked.seed, progress=tick)
+    with _stopped_by_signals(directory, asked), show_progress(with_rate=True) as (tick, _):
+        done = api.sweep(**given, seed=asked.seed, progress=partial(tick, "cells"))
     with files_first(out, lambda place: _written(done, place, theme or "light", parquet=parquet)):
         if as_json:
             print_json(done.to_document())

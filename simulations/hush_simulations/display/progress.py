@@ -1,19 +1,18 @@
 """Progress on standard error: a moving display on a terminal, a line every few seconds in a pipe."""
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hush_aggregator.estimate import ANYTIME
 from hush_aggregator.estimate.result import Result
 from hush_aggregator.publish.presentation import NumberFormat, interval_name
-from hush_common.formatting import exact, fixed, whole
+from hush_common.formatting import duration, exact, fixed, significant, whole
 from hush_common.terminal import Fact, Facts, Renderable, Screen, Sentence, note
-from hush_simulations.display.time_left import TimeLeft
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,60 +22,78 @@ if TYPE_CHECKING:
 EVERY_S = 5.0
 """Seconds between two lines; shorter work prints none."""
 
+_WINDOW_S = 10.0  # a bar's rate is that of the last seconds
+_APART_S = 1 / 16  # seconds between two of its samples
+_ENOUGH, _ENOUGH_S = 0.05, 10.0  # of the work, or seconds, after which a bar has a time left
+_ROUNDED = ((600, 60), (60, 10))  # from so many seconds on to so many
+_BAR_WIDTH = 64  # columns of a terminal from which on a bar, a clock and a rate have room in one line
+_MOST_LINES = 5
 
-def _line_writer(clock: Callable[[], float]) -> Callable[[Callable[[float], str]], None]:
-    """Return a function that prints a line at most every `EVERY_S` seconds; its words get the seconds since now."""
-    began = last = clock()
+Tick = Callable[[str, int, int], None]
+"""Called with what is counted, how many are done, and of how many; first with those that were done before."""
 
-    def write(words: Callable[[float], str]) -> None:
-        nonlocal last
+
+def rest_in_words(rate: float, missing: float, *, with_rate: bool = False) -> str:
+    """Return how long the remainder takes at a rate per second, `20 s left`, and the rate if it is asked for."""
+    if rate <= 0 or missing <= 0:
+        return ""
+    seconds = max(missing / rate, 1)
+    unit = next((unit for least, unit in _ROUNDED if seconds >= least), 1)
+    left = f"{duration(timedelta(seconds=round(seconds / unit) * unit))} left"
+    pace = f"{significant(rate)} a second" if rate >= 1 else f"{significant(1 / rate)} s each"
+    return f"{pace}, {left}" if with_rate else left
+
+
+def progress_lines(*, with_rate: bool = False, clock: Callable[[], float] = time.monotonic) -> Tick:
+    """Return a function that prints "20 of 50 reports counted (40 %), 6 s, 9 s left" every few seconds.
+
+    The rate is that since the line before, or since the first progress: what came before was preparation.
+    """
+    began: dict[str, float] = {}
+    last: dict[str, tuple[float, int]] = {}
+
+    def tick(what: str, done: int, total: int) -> None:
         now = clock()
-        if now - last >= EVERY_S:
-            last = now
-            note(words(now - began))
-
-    return write
-
-
-def progress_lines(what: str, total: int, clock: Callable[[], float] = time.monotonic) -> Callable[[int], None]:
-    """Return a function of the number done, which prints lines: "20 of 50 reports counted (40 %), 6 s, 9 s left"."""
-    write, pace = _line_writer(clock), TimeLeft(clock)
-    pace.add(0)
-
-    def tick(done: int) -> None:
-        pace.add(done)
-
-        def words(seconds: float) -> str:
-            said = f"{_of(done, total)} {what} ({_share(done, total)}), {whole(seconds)} s"
-            return ", ".join(filter(None, (said, pace.left(total - done))))
-
-        write(words)
+        began.setdefault(what, now)
+        before, earlier = last.get(what, (now, 0))
+        if earlier and now - before < EVERY_S:
+            return
+        if done:
+            last[what] = now, done
+        if not earlier:
+            return
+        rest = rest_in_words((done - earlier) / max(now - before, _APART_S), total - done, with_rate=with_rate)
+        share = f"({fixed(done / total, 0, scale=100)} %)"
+        note(f"{_of(done, total)} {what} {share}, {whole(now - began[what])} s{f', {rest}' if rest else ''}")
 
     return tick
 
 
-_MOST_LINES = 5
-
-
 @contextmanager
-def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Callable[[Result], None] | None]]:
-    """Yield functions to call with the number of counted reports, and with each result (None without a terminal)."""
+def show_progress(*, with_rate: bool = False) -> Iterator[tuple[Tick, Callable[[Result], None] | None]]:
+    """Yield functions to call as work goes on, and with each result so far (None without a terminal)."""
     if not sys.stderr.isatty():
-        yield progress_lines("reports counted", total), None
+        yield progress_lines(with_rate=with_rate), None
         return
     from rich.console import Console, Group  # noqa: PLC0415 - rich is for terminals alone
     from rich.live import Live  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.progress import Progress, TaskID  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
-    what = "reports counted" if _has_bar(console) else "reports"
-    progress = Progress(*bar_columns(console, what, "{task.fields[counted]}", "{task.fields[left]}"), console=console)
-    bar, pace = progress.add_task("", total=total, counted=_of(0, total), left=""), TimeLeft()
-    pace.add(0)
+    columns = progress_columns(console, with_rate=with_rate)
+    progress = Progress(*columns, console=console, speed_estimate_period=_WINDOW_S)
+    bars: dict[str, TaskID] = {}
+    last = 0.0
 
-    def tick(counted: int) -> None:
-        pace.add(counted)
-        progress.update(bar, completed=counted, counted=_of(counted, total), left=pace.left(total - counted))
+    def tick(what: str, done: int, total: int) -> None:
+        nonlocal last
+        if what not in bars:
+            for bar in progress.tasks:
+                progress.update(bar.id, visible=not bar.finished)
+            bars[what] = progress.add_task(what, total=total, completed=done)
+        if done == total or time.monotonic() - last >= _APART_S:
+            last = time.monotonic()
+            progress.update(bars[what], completed=done, total=total)
 
     with Live(progress, console=console, transient=True, refresh_per_second=8) as live:
         yield (
@@ -85,12 +102,37 @@ def show_progress(total: int) -> Iterator[tuple[Callable[[int], None] | None, Ca
         )
 
 
-def _of(count: int, total: int) -> str:
+def progress_columns(console: "Console", *, with_rate: bool = False) -> "list[ProgressColumn]":
+    """Return the columns of a line of progress; without a bar and a clock on a narrow terminal."""
+    from rich.progress import BarColumn, ProgressColumn, Task, TimeElapsedColumn  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    has_bar, whole_line = console.width >= _BAR_WIDTH, Column(no_wrap=True)
+
+    class Words(ProgressColumn):
+        max_refresh = 0.5
+
+        def __init__(self, words: Callable[[Task], str], style: str = "") -> None:
+            super().__init__(whole_line)
+            self._words, self._style = words, style
+
+        def render(self, task: Task) -> Text:
+            return Text(self._words(task), style=self._style)
+
+    def rest(task: Task) -> str:
+        is_known = task.percentage >= 100 * _ENOUGH or (task.elapsed or 0.0) >= _ENOUGH_S
+        return rest_in_words((is_known and task.speed) or 0.0, task.remaining or 0, with_rate=with_rate and has_bar)
+
+    name = Words(lambda task: task.description if has_bar else task.description.split()[0])
+    done = Words(lambda task: _of(task.completed, task.total or 0), "progress.download")
+    if not has_bar:
+        return [name, done, Words(rest)]
+    return [name, BarColumn(), done, TimeElapsedColumn(whole_line), Words(rest)]
+
+
+def _of(count: float, total: float) -> str:
     return f"{whole(count)} of {whole(total)}"
-
-
-def _share(count: int, total: int) -> str:
-    return f"{fixed(count / total, 0, scale=100)} %"
 
 
 def caption(result: Result) -> str:
@@ -133,119 +175,3 @@ def render(result: Result) -> "Text":
     blocks: tuple[Renderable, ...] = (Sentence(caption(result), indent=0), Facts(estimates_so_far(result)))
     screen = replace(Screen.of(sys.stderr), painted=False)
     return Text("\n".join(line for block in blocks for line in block.lines(screen)))
-
-
-@contextmanager
-def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
-    """Show that work without a count goes on: a spinner on a terminal, else a line every few seconds."""
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status(_one_line(console, what)):
-            yield
-        return
-    ended, began = threading.Event(), time.monotonic()
-
-    def tell() -> None:
-        while not ended.wait(every_s):
-            note(f"{what}, {whole(time.monotonic() - began)} s")
-
-    teller = threading.Thread(target=tell, name="waiting", daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        teller.join()
-
-
-@contextmanager
-def show_sweep_progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function to call with the number of finished cells and of all; first with those of earlier runs."""
-    if not sys.stderr.isatty():
-        yield _cell_lines(clock)
-        return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.progress import Progress  # noqa: PLC0415
-
-    console = Console(stderr=True, highlight=False)
-    columns = bar_columns(console, "cells", "{task.fields[made]}", "{task.fields[rest]}")
-    with Progress(*columns, console=console, transient=True) as bar:
-        line, pace = bar.add_task("", total=None, made="", rest=""), TimeLeft(clock)
-
-        def tick(made: int, cells: int) -> None:
-            pace.add(made)
-            rest = _rate_and_rest(pace, cells - made) if _has_bar(console) else pace.left(cells - made)
-            bar.update(line, completed=made, total=cells, made=_of(made, cells), rest=rest)
-
-        yield tick
-
-
-_BAR_WIDTH = 64  # columns of a terminal from which on a bar, a clock and a rate have room in one line
-
-
-def _has_bar(console: "Console") -> bool:
-    return console.width >= _BAR_WIDTH
-
-
-def bar_columns(console: "Console", what: str, done: str, rest: str) -> "list[ProgressColumn]":
-    """Return the columns of a line of progress: on a narrow terminal without a bar and a clock, so that it is one line.
-
-    Args:
-        console: where it is shown.
-        what: is counted.
-        done: template of how much is done.
-        rest: template of how long the rest takes.
-    """
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    name, figures = TextColumn(what), TextColumn(done, style="progress.download")
-    drawn = (BarColumn(), figures, TimeElapsedColumn()) if _has_bar(console) else (figures,)
-    return [name, *drawn, TextColumn(rest)]
-
-
-def _one_line(console: "Console", words: str) -> str:
-    """Return the words next to a spinner, cut at the width of the terminal."""
-    from rich.text import Text  # noqa: PLC0415
-
-    text = Text(words)
-    text.truncate(console.width - len("⠋ "), overflow="ellipsis")
-    return text.plain
-
-
-def _rate_and_rest(pace: TimeLeft, missing: int) -> str:
-    return ", ".join(filter(None, (pace.rate_in_words(), pace.left(missing))))
-
-
-def _cell_lines(clock: Callable[[], float]) -> Callable[[int, int], None]:
-    write, pace = _line_writer(clock), TimeLeft(clock)
-
-    def tick(made: int, cells: int) -> None:
-        pace.add(made)
-
-        def words(seconds: float) -> str:
-            said = f"{_of(made, cells)} cells ({_share(made, cells)}), {whole(seconds)} s"
-            return ", ".join(filter(None, (said, _rate_and_rest(pace, cells - made))))
-
-        write(words)
-
-    return tick
-
-
-@contextmanager
-def show_checks(clock: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function to call with the name of a check that starts, its number from 0, and how many there are."""
-    from rich.console import Console  # noqa: PLC0415 - rich is for terminals alone
-
-    console, began = Console(stderr=True, highlight=False), clock()
-
-    def words(name: str, number: int, count: int) -> str:
-        return f"{number + 1} of {count} checks: {name}, {whole(clock() - began)} s"
-
-    if console.is_terminal:
-        with console.status("starting") as status:
-            yield lambda *at: status.update(_one_line(console, words(*at)))
-        return
-
-    yield lambda *at: note(words(*at))
