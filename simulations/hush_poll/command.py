@@ -4,6 +4,7 @@ import asyncio
 import re
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -42,12 +43,11 @@ _MOST_ANSWERS = 1_000_000
 app = Commands()
 
 
-@app.command()
-def poll(
-    question: Annotated[
-        str, Argument(metavar="[QUESTION]", help="One line; with --number, --yes-no or --labels.")
-    ] = "",
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionOptions:
+    """What is asked."""
+
+    question: Annotated[str, Argument(metavar="[QUESTION]", help="One line; with --number, --yes-no or --labels.")] = ""
     number: Annotated[
         tuple[str, str, str] | None,
         Option(
@@ -55,9 +55,9 @@ def poll(
             metavar="LOWER UPPER UNIT",
             help='The answer is a number, as --number 0 14 h; "" for no unit.',
         ),
-    ] = None,
-    yes_no: Annotated[bool, Option("--yes-no", group=_QUESTION, help="The answer is yes or no.")] = False,
-    labels: Annotated[str | None, Option(group=_QUESTION, metavar="A,B,C", help="The answer is one of these.")] = None,
+    ] = None
+    yes_no: Annotated[bool, Option("--yes-no", group=_QUESTION, help="The answer is yes or no.")] = False
+    labels: Annotated[str | None, Option(group=_QUESTION, metavar="A,B,C", help="The answer is one of these.")] = None
     epsilon: Annotated[
         str | None,
         Option(
@@ -65,17 +65,110 @@ def poll(
             metavar="E",
             help=f"How much an answer may give away, at most {LARGEST_EPSILON}; {DEFAULT_EPSILON} without it.",
         ),
-    ] = None,
+    ] = None
     purpose: Annotated[
         str,
         Option(
             group=_QUESTION, metavar="TEXT", help="Why it is asked. Phones limit what they give away for a purpose."
         ),
-    ] = "",
+    ] = ""
     questions: Annotated[
         Path | None,
         Option(group=_QUESTION, metavar="FILE", help="A TOML file with several questions, in place of QUESTION."),
-    ] = None,
+    ] = None
+
+    def read(self) -> Questions:
+        """Return the questions, of the options or of a file."""
+        kinds = {"--number": self.number, "--yes-no": self.yes_no, "--labels": self.labels}
+        given = [option for option, value in kinds.items() if value]
+        if self.questions is not None:
+            if self.question or given or self.epsilon or self.purpose:
+                raise OptionError("--questions", "a file has everything about its questions; leave the others out")
+            return read_questions(self.questions)
+        if not self.question:
+            raise OptionError(
+                "QUESTION", 'is missing; write for example "How many hours did you sleep?" --number 0 14 h'
+            )
+        if len(given) != 1:
+            raise OptionError(
+                "--number",
+                "a question has one kind of answer; write --number LOWER UPPER UNIT, --yes-no or --labels A,B",
+            )
+        domain: dict[str, object] = {"kind": "bit"}
+        if self.number is not None:
+            domain = number_domain(*self.number)
+        elif self.labels is not None:
+            domain = labels_domain(self.labels)
+        try:
+            return Questions([make_question(self.question, domain, self.epsilon or DEFAULT_EPSILON, self.purpose)])
+        except TaskError as error:
+            option = {"epsilon": "--epsilon", "purpose": "--purpose", "title": "QUESTION"}.get(error.field, given[0])
+            raise OptionError(option, str(error).removeprefix(f"{error.field}: ")) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """A real broker, in place of the embedded one."""
+
+    broker: Annotated[
+        str | None,
+        Option(
+            group=_NETWORK,
+            metavar="URL",
+            help="A real broker, such as mqtts://aggregator@host, in place of the embedded one.",
+        ),
+    ] = None
+    websocket: Annotated[
+        str | None,
+        Option(
+            group=_NETWORK, metavar="URL", help="Where phones reach that broker: wss://[user[:password]@]host:port."
+        ),
+    ] = None
+    logins: Annotated[
+        Path | None, Option(metavar="FILE", help="Lines with user:password for that broker; each phone gets its own.")
+    ] = None
+    login: Login
+
+    def addresses(self) -> tuple[BrokerUrl | None, BrokerUrl | None]:
+        """Return the addresses for the aggregator and for phones; None for the embedded broker."""
+        if self.broker is None:
+            user, file = self.login.user, self.login.password_file
+            others = {
+                "--websocket": self.websocket,
+                "--logins": self.logins,
+                "--user": user,
+                "--password-file": file,
+            }
+            for option, given in others.items():
+                if given:
+                    raise OptionError(option, "is for a real broker; name that with --broker")
+            return None, None
+        phones = self._phones()
+        try:
+            return self.login.at(self.broker), phones
+        except BrokerError as error:
+            raise OptionError("--broker", str(error)) from None
+
+    def _phones(self) -> BrokerUrl:
+        if self.websocket is None:
+            raise OptionError("--websocket", "where do phones reach that broker? Write --websocket wss://host:port")
+        try:
+            phones = BrokerUrl.parse(self.websocket)
+        except BrokerError as error:
+            raise OptionError("--websocket", str(error)) from None
+        if phones.path is None:
+            raise OptionError("--websocket", "browsers speak MQTT over WebSockets only; write wss:// or ws://")
+        if phones.cert is not None:
+            raise OptionError("--websocket", "a page cannot show a certificate; leave cert out, and give a password")
+        if self.logins is not None and phones.user is not None:
+            raise OptionError("--logins", "gives each phone a user; leave the one in --websocket out")
+        return phones
+
+
+@app.command()
+def poll(
+    *,
+    about: QuestionOptions,
     until: Annotated[
         str | None,
         Option(
@@ -100,24 +193,7 @@ def poll(
     store: Annotated[
         str | None, Option(metavar="FILE", help="Keep what is counted in this SQLite file, and continue from it.")
     ] = None,
-    broker: Annotated[
-        str | None,
-        Option(
-            group=_NETWORK,
-            metavar="URL",
-            help="A real broker, such as mqtts://aggregator@host, in place of the embedded one.",
-        ),
-    ] = None,
-    websocket: Annotated[
-        str | None,
-        Option(
-            group=_NETWORK, metavar="URL", help="Where phones reach that broker: wss://[user[:password]@]host:port."
-        ),
-    ] = None,
-    logins: Annotated[
-        Path | None, Option(metavar="FILE", help="Lines with user:password for that broker; each phone gets its own.")
-    ] = None,
-    login: Login,
+    real: BrokerOptions,
     quota: Annotated[
         int | None,
         Option(metavar="N", min=1, help="Answers of one sender to a question that count; 1 with --logins."),
@@ -139,17 +215,16 @@ def poll(
     means.
     """
     check_theme(theme, out)
-    asked = _questions(question, questions, epsilon, purpose, {"number": number, "yes_no": yes_no, "labels": labels})
     settings = PollSettings(
-        asked,
+        about.read(),
         _until(until),
         is_open,
         _bind(bind),
         port,
         None if store is None else store_file(parse_store(store), "hush poll counts into a SQLite file; name one"),
-        *_broker(broker, websocket, logins, login),
-        logins,
-        1 if quota is None and logins is not None else quota,
+        *real.addresses(),
+        real.logins,
+        1 if quota is None and real.logins is not None else quota,
     )
     stop, forward = asyncio.Event(), asyncio.Event()
     directory = None if out is None else prepare(out)
@@ -180,33 +255,6 @@ def _print(ended: list[Answered], *, as_json: bool) -> None:
     flush_output()
 
 
-def _questions(
-    question: str, file: Path | None, epsilon: str | None, purpose: str, kinds: dict[str, object]
-) -> Questions:
-    given = [f"--{name.replace('_', '-')}" for name, value in kinds.items() if value]
-    if file is not None:
-        if question or given or epsilon or purpose:
-            raise OptionError("--questions", "a file has everything about its questions; leave the others out")
-        return read_questions(file)
-    if not question:
-        raise OptionError("QUESTION", 'is missing; write for example "How many hours did you sleep?" --number 0 14 h')
-    if len(given) != 1:
-        raise OptionError(
-            "--number", "a question has one kind of answer; write --number LOWER UPPER UNIT, --yes-no or --labels A,B"
-        )
-    number, labels = kinds["number"], kinds["labels"]
-    domain: dict[str, object] = {"kind": "bit"}
-    if isinstance(number, tuple):
-        domain = number_domain(*number)
-    elif isinstance(labels, str):
-        domain = labels_domain(labels)
-    try:
-        return Questions([make_question(question, domain, epsilon or DEFAULT_EPSILON, purpose)])
-    except TaskError as error:
-        option = {"epsilon": "--epsilon", "purpose": "--purpose", "title": "QUESTION"}.get(error.field, given[0])
-        raise OptionError(option, str(error).removeprefix(f"{error.field}: ")) from error
-
-
 def _until(text: str | None) -> Until:
     if text is None:
         return Until()
@@ -233,38 +281,6 @@ def _bind(text: str) -> str:
         raise OptionError(
             "--bind", f"{shown(text)} is not an address of this machine; write for example 192.168.1.20"
         ) from None
-
-
-def _broker(
-    broker: str | None, websocket: str | None, logins: Path | None, login: Login
-) -> tuple[BrokerUrl | None, BrokerUrl | None]:
-    if broker is None:
-        options = {
-            "--websocket": websocket,
-            "--logins": logins,
-            "--user": login.user,
-            "--password-file": login.password_file,
-        }
-        for option, given in options.items():
-            if given:
-                raise OptionError(option, "is for a real broker; name that with --broker")
-        return None, None
-    if websocket is None:
-        raise OptionError("--websocket", "where do phones reach that broker? Write --websocket wss://host:port")
-    try:
-        phones = BrokerUrl.parse(websocket)
-    except BrokerError as error:
-        raise OptionError("--websocket", str(error)) from None
-    if phones.path is None:
-        raise OptionError("--websocket", "browsers speak MQTT over WebSockets only; write wss:// or ws://")
-    if phones.cert is not None:
-        raise OptionError("--websocket", "a page cannot show a certificate; leave cert out, and give a password")
-    if logins is not None and phones.user is not None:
-        raise OptionError("--logins", "gives each phone a user; leave the one in --websocket out")
-    try:
-        return login.at(broker), phones
-    except BrokerError as error:
-        raise OptionError("--broker", str(error)) from None
 
 
 def _announce(opened: Opened, settings: PollSettings, forward: asyncio.Event) -> None:
