@@ -1,6 +1,7 @@
 """Progress on standard error: a moving display on a terminal, a line every few seconds in a pipe."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,6 +101,34 @@ def show_progress(*, with_rate: bool = False) -> Iterator[tuple[Tick, Callable[[
             tick,
             lambda result: live.update(Group(progress, render(result)) if estimates_so_far(result) else progress),
         )
+
+
+@contextmanager
+def show_waiting(what: str, every_s: float = EVERY_S) -> Iterator[None]:
+    """Show that work without a count goes on: a spinner on a terminal, else a line every few seconds."""
+    from rich.console import Console  # noqa: PLC0415 - rich is for terminals alone
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        words = Text(what)
+        words.truncate(console.width - len("⠋ "), overflow="ellipsis")
+        with console.status(words.plain):
+            yield
+        return
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(every_s):
+            note(f"{what}, {whole(time.monotonic() - began)} s")
+
+    teller = threading.Thread(target=tell, name="waiting", daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        teller.join()
 
 
 def progress_columns(console: "Console", *, with_rate: bool = False) -> "list[ProgressColumn]":

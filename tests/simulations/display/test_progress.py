@@ -3,11 +3,13 @@
 import asyncio
 import io
 import sys
+import threading
 
 import numpy as np
 import pytest
 from rich.console import Console
 from rich.progress import Progress
+from waiting import wait_until
 
 import hush
 from hush_simulations.display.progress import (
@@ -16,6 +18,7 @@ from hush_simulations.display.progress import (
     progress_lines,
     rest_in_words,
     show_progress,
+    show_waiting,
 )
 
 
@@ -93,3 +96,21 @@ async def test_a_stopped_run_judges_exactly_those_who_answered() -> None:
     values = np.array([done.experiment.values[device] for device in second.reporters], dtype=float)
     assert done.truth["reporters"] == pytest.approx(values.mean())
     assert done.lost == 0
+
+
+def test_waiting_prints_lines_and_ends_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    printed: list[str] = []
+
+    def several_lines() -> bool:
+        printed.append(capsys.readouterr().err)
+        return "".join(printed).count("\n") > 2
+
+    def work() -> None:
+        with show_waiting("playing", every_s=0.01):
+            wait_until(several_lines)
+            raise KeyError("it")
+
+    with pytest.raises(KeyError):
+        work()
+    assert all(line.startswith("hush: playing, ") for line in "".join(printed).splitlines())
+    assert not any(thread.name == "waiting" for thread in threading.enumerate())
