@@ -4,13 +4,13 @@ A chart is as wide as the screen and needs no colours; each row has its name and
 has to guess from a length. A terminal without block characters gets ASCII.
 """
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TextIO
 
+from hush_common.axis import Axis
 from hush_common.errors import printable
 from hush_common.terminal import Screen, width_of
 
@@ -81,14 +81,10 @@ def draw_interval(
         logarithmic: whether the axis is; then all numbers are positive.
         signs: characters.
     """
-    scale = math.log if logarithmic else float
-    first, last = axis
+    line, (first, last) = Axis(*axis, logarithmic), axis
 
     def column(at: float) -> int:
-        if not last > first:
-            return width // 2
-        share = (scale(at) - scale(first)) / (scale(last) - scale(first)) if math.isfinite(at) else float(at > 0)
-        return round(min(max(share, 0.0), 1.0) * (width - 1))
+        return round(line.place(at, width - 1)) if last > first else width // 2
 
     start, stop = map(column, ends)
     cells = [signs.line if start <= place <= stop else signs.axis for place in range(width)]

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hush_aggregator.estimate import POPULATION, REPORTERS
 from hush_aggregator.publish.charts import Range
 from hush_aggregator.publish.presentation import NumberFormat, PageNumberFormat, interval_name
+from hush_common.axis import Ticks, step_above
 from hush_common.domain import Domain, DomainPart
 from hush_common.formatting import exact, whole
-from hush_common.ticks import Ticks, step_above
 from hush_simulations.display.distributions import (
     Distribution,
     estimate_ranges,

@@ -16,9 +16,9 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hush_common.axis import ROUND
 from hush_common.errors import OptionError
 from hush_common.formatting import significant, whole
-from hush_common.ticks import ROUND
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

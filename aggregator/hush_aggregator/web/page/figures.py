@@ -30,9 +30,9 @@ from hush_aggregator.publish.presentation import (
 )
 from hush_aggregator.web.page.numbers import shown_exact
 from hush_aggregator.web.page.view import TaskStatus, TaskView, folded
+from hush_common.axis import Axis, Ticks, step_below
 from hush_common.formatting import exact, whole
 from hush_common.task import Task
-from hush_common.ticks import Ticks, step_below
 
 ORDER = (ANYTIME, ANYTIME_POPULATION, REPORTERS, POPULATION, ENROLLED)
 """The order of intervals on the page."""
@@ -46,7 +46,6 @@ FAILURES = {
 """Why hush could not make a figure."""
 
 _WIDTH, _HEIGHT = 1000.0, 300.0
-_THIN = 4.0  # the least width of a band: a narrower one could not be seen
 _ROOM = 0.08
 _EDGE = 0.03  # of the width: separate points keep away from both ends
 _DOTTED = 16  # a line of more points has a dot only at its end
@@ -61,38 +60,6 @@ T = TypeVar("T")
 
 PARTS_LISTED = 256
 """The maximum number of categories or coordinates on one page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A line of numbers, from `low` to `high`."""
-
-    low: float
-    high: float
-
-    @staticmethod
-    def around(intervals: Sequence[Interval], values: Sequence[float] = ()) -> "Axis | None":
-        """Return the axis that shows all of these, with some room; None if it would have no width."""
-        ends = [end for interval in intervals for end in interval] + list(values)
-        if not ends:
-            return None
-        low, high = min(ends), max(ends)
-        room = (high - low) * _ROOM
-        if not (0 < room < math.inf and math.isfinite(low - room) and math.isfinite(high + room)):
-            return None
-        return Axis(low - room, high + room)
-
-    def place(self, value: float, length: float = _WIDTH) -> float:
-        """Return where a number is on the axis; a number beyond an end is at that end."""
-        half = self.high / 2 - self.low / 2  # halves: a range may be as large as floats go
-        share = (value / 2 - self.low / 2) / half
-        return min(max(share, 0.0), 1.0) * length
-
-    def span(self, interval: Interval) -> tuple[float, float]:
-        """Return the left end and the width of a band."""
-        left, right = self.place(interval[0]), self.place(interval[1])
-        width = max(right - left, _THIN)
-        return min(left, _WIDTH - width), width
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +355,8 @@ class RoundFigures:
 
     @property
     def intervals_axis(self) -> Axis | None:
-        return Axis.around(list(self.result.intervals.values()), [] if self.result.mean is None else [self.result.mean])
+        ends = [end for interval in self.result.intervals.values() for end in interval]
+        return Axis.around(ends if self.result.mean is None else [*ends, self.result.mean], _ROOM)
 
     @property
     def confidence(self) -> str:

@@ -1,4 +1,4 @@
-"""Round numbers for axes."""
+"""Places on axes, and round numbers for them."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hush_common.ticks import Ticks, step_above, step_below
+from hush_common.axis import Axis, Ticks, step_above, step_below
 
 STEPS = [Fraction(digit) * Fraction(10) ** power for power in range(-9, 10) for digit in (1, 2, 5)]
 
@@ -48,3 +48,20 @@ def test_ticks_are_few_and_enclose_the_numbers_closely(low: float, size: float, 
     assert ticks.first * ticks.step - slack <= Fraction(low) < Fraction(high) <= ticks.last * ticks.step + slack
     assert Fraction(low) < (ticks.first + 1) * ticks.step + slack
     assert Fraction(high) > (ticks.last - 1) * ticks.step - slack
+
+
+def test_a_number_beyond_an_axis_is_at_its_end() -> None:
+    axis = Axis(-1e308, 1e308)
+    assert [axis.place(value, 80) for value in (float("-inf"), -1e308, 0.0, 1e308, float("inf"))] == [0, 0, 40, 80, 80]
+    assert [Axis(1.0, 100.0, logarithmic=True).place(value, 10) for value in (0.1, 1, 10, 1000)] == [0, 0, 5, 10]
+
+
+def test_a_band_is_never_too_thin_to_see() -> None:
+    axis = Axis(0.0, 10.0)
+    assert axis.span((2.0, 4.0), 1000, 4) == (200, 200)
+    assert axis.span((10.0, 10.0), 1000, 4) == (996, 4)
+
+
+def test_an_axis_has_room_around_its_numbers() -> None:
+    assert Axis.around([0.0, 100.0, 50.0], 0.08) == Axis(-8.0, 108.0)
+    assert Axis.around([], 0.08) is Axis.around([3.0, 3.0], 0.08) is Axis.around([-1e308, 1e308], 0.08) is None
