@@ -61,6 +61,8 @@ def test_a_backlog_counts_once_however_often_serve_is_killed(
             assert len(serve.ids()) >= end
         with SqliteReader(serve.store) as reader:
             assert all(step.n <= serve.n for step in reader.steps(HEIGHTS.digest, 0))
+    with SqliteReader(serve.store) as reader:
+        wait_until(lambda: any(step.n == reports for step in reader.steps(HEIGHTS.digest, 0)))
     assert serve.end() == 0
     assert sorted(serve.ids()) == sorted(map(report_id, range(reports)))
     with SqliteReader(serve.store) as reader:
