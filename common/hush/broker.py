@@ -6,7 +6,7 @@ from hush_aggregator.commands import broker as lasting
 from hush_common.lazy import load
 from hush_common.options import Commands, Option
 
-app = Commands(
+app: Commands = Commands(
     no_args_is_help=True,
     help="Set up mosquitto for hush, or run a small broker to try things.",
 )

@@ -18,7 +18,7 @@ from hush_conform.program import adopted_orphans
 from hush_conform.table import conformance_blocks
 from hush_simulations.commands.options import JsonOption, run_to_end
 
-app = Commands()
+app: Commands = Commands()
 
 
 class NonconformingError(HushError):

@@ -40,7 +40,7 @@ _QUESTION, _NETWORK = "Question", "Network"
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _MOST_ANSWERS = 1_000_000
 
-app = Commands()
+app: Commands = Commands()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

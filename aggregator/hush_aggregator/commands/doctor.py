@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hush_aggregator.ops.doctor.check_result import CheckResult
     from hush_aggregator.ops.watch.source import HttpUrl
 
-app = Commands()
+app: Commands = Commands()
 
 
 class _ProblemsFoundError(HushError):

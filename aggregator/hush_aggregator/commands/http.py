@@ -35,7 +35,7 @@ def http_extra(what: str) -> Iterator[None]:
 
 _LOG = logging.getLogger("hush.aggregator")
 
-app = Commands()
+app: Commands = Commands()
 
 
 @app.command()

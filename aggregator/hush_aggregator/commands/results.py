@@ -29,7 +29,7 @@ ALL_ROUNDS = "all"
 """What all rounds together are called."""
 _RIGHT = {"round", "n", "value", "stderr", "low", "high"}
 
-app = Commands()
+app: Commands = Commands()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def show_results(found: "Sequence[Result | ForeignResult]", round_: str = "") ->
 
 _RELEASE = {"release_from", "release_every"}
 
-export_app = Commands()
+export_app: Commands = Commands()
 
 
 @export_app.command()

@@ -442,7 +442,7 @@ class _Live:
 _FORGET_S = 60.0
 _STOP_S = 4.0
 
-app = Commands()
+app: Commands = Commands()
 
 
 @app.command()

@@ -13,7 +13,7 @@ from hush_common.options import Argument, Commands, Option
 from hush_common.output import print_done
 from hush_common.terminal import note
 
-app = Commands(
+app: Commands = Commands(
     no_args_is_help=True,
     help="Back up, restore, check, copy and compact the store of an aggregator.",
 )

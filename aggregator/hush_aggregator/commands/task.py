@@ -156,7 +156,7 @@ def forget(
 
 _RETAINED_WITHIN_S = 1.0
 
-app = Commands(
+app: Commands = Commands(
     no_args_is_help=True,
     help="Check, publish, list, withdraw and close tasks; recall reports.",
 )

@@ -28,7 +28,7 @@ _Listen: TypeAlias = Callable[[Callable[[Event], object]], Coroutine[Any, Any, N
 _RETAINED_WITHIN_S = 1.0
 _GONE_AFTER_S = 5.0
 
-app = Commands()
+app: Commands = Commands()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ from hush_common.task import is_task_id
 from hush_common.terminal import Column, Row, Sentence, Table, note, show
 from hush_common.topics import matches
 
-app = Commands()
+app: Commands = Commands()
 
 _SUMMARY_S = 10.0
 _SILENCE_S = 60.0

@@ -27,7 +27,7 @@ from hush_common.options import Commands, Option
 from hush_common.output import print_done
 from hush_common.terminal import Column, Renderable, Row, Sentence, Table, show
 
-app = Commands()
+app: Commands = Commands()
 
 _T = TypeVar("_T")
 _PRIORS = (Fraction(1, 2), Fraction(1, 100))

@@ -65,7 +65,7 @@ async def verified(directory: Path, device: str) -> str:
         await state.close()
 
 
-app = Commands()
+app: Commands = Commands()
 
 _LONGEST_LINE = 1 << 20
 _COERCED = {
@@ -216,7 +216,7 @@ def _cause(receipt: Receipt, options: ReportOptions, trouble: str) -> str:
     return f"the broker did not acknowledge it within {exact(options.timeout)} s"
 
 
-sync_app = Commands()
+sync_app: Commands = Commands()
 
 
 @sync_app.command()

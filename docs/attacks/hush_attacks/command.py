@@ -14,7 +14,7 @@ from hush_simulations.commands.options import JsonOption, ThemeOption, check_the
 from hush_simulations.display.progress import show_waiting
 from hush_simulations.display.style import Picture, Theme, write_picture
 
-app = Commands()
+app: Commands = Commands()
 
 
 @app.command()

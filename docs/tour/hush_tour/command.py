@@ -14,7 +14,7 @@ from hush_common.terminal import Column, Row, Sentence, Table, note, show
 from hush_tour.contents import CHAPTERS, MARIMO, Chapter
 from hush_tour.exercises import EXERCISES
 
-app = Commands()
+app: Commands = Commands()
 
 
 @app.command()

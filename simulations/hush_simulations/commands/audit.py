@@ -23,7 +23,7 @@ from hush_simulations.display.progress import show_progress
 
 _ARGUMENTS = ("task", "epsilon", "inputs", "samples", "seed", "confidence")
 
-app = Commands()
+app: Commands = Commands()
 
 
 class ViolationError(HushError):

@@ -36,8 +36,8 @@ from hush_simulations.scenarios.population import Observed
 _CONFIDENCE = 0.95
 _MOST_PARTS = 1024
 
-app = Commands()
-feasible_app = Commands()
+app: Commands = Commands()
+feasible_app: Commands = Commands()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

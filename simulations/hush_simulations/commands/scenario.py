@@ -11,7 +11,7 @@ from hush_common.terminal import Column, Row, Sentence, Table
 from hush_common.terminal import show as show_blocks
 from hush_simulations.scenarios.scenario_file import SCENARIOS, find_scenario, read_scenario, text_of
 
-app = Commands(no_args_is_help=True)
+app: Commands = Commands(no_args_is_help=True)
 
 _Name = Annotated[str, Argument(values=SCENARIOS, metavar="NAME", help=f"{', '.join(SCENARIOS)}.")]
 

@@ -365,7 +365,7 @@ def _digest(file: Path | None) -> str | None:
 
 _MOST_NAMED = 5
 
-app = Commands()
+app: Commands = Commands()
 
 
 @app.command()

@@ -40,7 +40,7 @@ _TERMINATED = 128 + signal.SIGTERM
 
 _CSV, _PARQUET = "sweep.csv", "sweep.parquet"
 
-app = Commands()
+app: Commands = Commands()
 
 
 class _TerminatedError(BaseException):
