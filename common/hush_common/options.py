@@ -168,9 +168,8 @@ def _expand_fields(kind: type[Any], prefix: Prefixed | None) -> _Expanded:
 
 def _prefixed(note: Any, prefix: Prefixed) -> Any:  # noqa: ANN401 - typer does not export it
     changed = copy(note)
-    flags = [
-        one for one in (note.default, *note.param_decls) if isinstance(one, str)
-    ]  # typer takes the first as default
+    # typer takes the first flag as the default
+    flags = [one for one in (note.default, *note.param_decls) if isinstance(one, str)]
     changed.default, changed.param_decls = ..., tuple(f"--{prefix.word}-{flag.removeprefix('--')}" for flag in flags)
     changed.rich_help_panel = prefix.group
     return changed

@@ -263,7 +263,7 @@ class ServeOptions:
     def _check_values(self) -> None:
         length = "is not a length of time; write seconds, or 0 for no end"
         level = "is not a valid topic level for Home Assistant; use letters, digits, _ and - (at most 64)"
-        word = "is no name of a group or a worker; use letters, digits and _ . - (at most 64)"
+        word = "cannot name a group or a worker; use letters, digits and _ . - (at most 64)"
         _check(
             "name",
             self.name,

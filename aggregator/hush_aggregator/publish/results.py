@@ -45,7 +45,7 @@ class ResultReader:
     async def result(self, task_id: str, round_: int = 0) -> Result:
         """The result of a round, from what is committed now.
 
-        It is made now, however long that takes. If it fails, `failures` says so, and nothing is raised.
+        The estimate is made now, which can take long. If it fails, `failures` names it, and nothing is raised.
 
         Raises:
             TaskError: no such task or round.
